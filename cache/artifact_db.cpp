@@ -22,7 +22,7 @@ namespace seqtile::cache {
 namespace {
 
 constexpr int kMaxBinaryBytes = 256 << 20;
-constexpr const char* kMending = ".mending";  // of a damaged file's name, until all that can be read is in the new one
+constexpr const char* kMending = ".mending";  // suffix of a damaged file that is being repaired
 constexpr int64_t kTouchIntervalUs = 24ll * 3600 * 1000000;
 
 int64_t unix_time_us() {
@@ -30,10 +30,10 @@ int64_t unix_time_us() {
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-/// The last field of the manifest of a row that has it.
+/// The last field of a row's manifest; rows of early releases lack it.
 constexpr const char* kKeyField = R"(,"key":")";
 
-/// A name for the secret that tells nothing of it.
+/// A name of the secret that reveals nothing about it.
 std::string name_of(const MacKey& key) {
   std::string name;
   for (const char byte : FieldSum(kRowSumBytes, key).add("name of the key").finish())
@@ -53,8 +53,8 @@ class SqliteArtifactDb final : public ArtifactDb {
                .is_private = true,
                .remedy =
                    is_read_only
-                       ? "what can be read is taken over"
-                       : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps what can be read",
+                       ? "readable rows are taken over"
+                       : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps the readable rows",
                .filling = "`seqtile cache build` fills it",
                .synchronous = kSynchronousNormal,
                .max_value_bytes = kMaxBinaryBytes}),
@@ -74,21 +74,21 @@ class SqliteArtifactDb final : public ArtifactDb {
   ArtifactCheck check() override;
 
  private:
-  /// The key that a row of this user stands for.
+  /// The caller's key for a row that this user has stored.
   ArtifactKey without_key(ArtifactKey stored) const;
-  /// Whether a row is that of another user, which nobody else can verify.
+  /// True for a row of another user, which only that user can verify.
   bool is_others(const ArtifactKey& stored) const {
     return stored.manifest.find(kKeyField) != std::string::npos && !stored.manifest.ends_with(key_field_);
   }
-  /// Of every row that can be found.
+  /// The hashes of all rows that can be found.
   std::set<std::string> hashes();
   std::optional<ArtifactRepair> take_over(const std::string& path);
   enum class Answer { found, absent, rejected };
-  /// The key of this user's row: rows of other users, who have other secrets, stand beside it.
+  /// The key of this user's row. Rows of other users have other secrets in their keys, so that they stand beside it.
   ArtifactKey own_key(const ArtifactKey& key) const;
-  /// The row of this user, or one of a release that told no users apart.
+  /// Loads the row of this user, or else the row of a release that did not tell users apart.
   Answer load_any(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
-  /// The row of `hash`, with its key.
+  /// Loads the row of `hash`, and its key.
   Answer load_stored(const std::string& hash, ArtifactKey& key, KernelBinary& binary);
   Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
   std::string mac(const ArtifactKey& key, const KernelBinary& binary) const;
@@ -99,13 +99,13 @@ class SqliteArtifactDb final : public ArtifactDb {
 
   std::string key_problem_;
   const std::optional<MacKey> mac_key_;
-  const std::string key_field_;  ///< of manifests of this user's rows: the name of the secret
+  const std::string key_field_;  ///< last field of the manifests of this user's rows: the name of the secret
   mutable DatabaseFile file_;
   const std::string key_file_;
   const int64_t max_file_bytes_;
-  mutable std::mutex mutex_;  ///< of the two members below
+  mutable std::mutex mutex_;  ///< guards the two members below
   ArtifactCounters counters_;
-  std::set<std::string> used_;  ///< loaded rows whose time of use is a day old; written with the next store
+  std::set<std::string> used_;  ///< loaded rows that were last touched more than a day ago; the next store touches them
 };
 
 SqliteArtifactDb::~SqliteArtifactDb() {
@@ -156,7 +156,7 @@ SqliteArtifactDb::Answer SqliteArtifactDb::load_row(Connection& connection, cons
   binary.entry_offset = static_cast<uint64_t>(entry_offset);
   binary.arena_bytes = static_cast<uint64_t>(arena_bytes);
   binary.num_slots = static_cast<uint32_t>(num_slots);
-  // The private copy is what is verified and what is returned: nobody can change it in between.
+  // The private copy is verified and returned, so that no other process can change it in between.
   binary.code.assign(code.begin(), code.end());
   if (sodium_memcmp(mac(key, binary).data(), stored_mac.data(), kMacBytes) != 0) return Answer::rejected;
   if (unix_time_us() - used_us > kTouchIntervalUs) {
@@ -222,7 +222,7 @@ void SqliteArtifactDb::insert(Connection& connection, const ArtifactKey& key, co
   statement.run();
 }
 
-/// Drops the rows that were not used for longest until the file's live pages fit, down to the row just stored.
+/// Drops the least recently used rows until the file's live pages fit. The row just stored is kept.
 void SqliteArtifactDb::evict(Connection& connection, const std::string& kept_hash) {
   while (true) {
     int64_t pages = 0, page_bytes = 0;
@@ -330,11 +330,11 @@ ArtifactCheck SqliteArtifactDb::check() {
       report.problems.push_back(fmt::format("binary {} {}: not written under this user's key, or damaged",
                                             hash.substr(0, 16), one_line(binary.symbol)));
   }
-  take_used();  // a look is no use
+  take_used();  // a check is no use of the rows
   return report;
 }
 
-/// What an earlier run took over is stored again, which changes nothing.
+/// Stores the readable rows of `path`. Rows that an earlier run took over are stored again, which changes nothing.
 std::optional<ArtifactRepair> SqliteArtifactDb::take_over(const std::string& path) {
   ArtifactRepair repair{path};
   {
@@ -352,18 +352,18 @@ std::optional<ArtifactRepair> SqliteArtifactDb::take_over(const std::string& pat
   if (!repair.is_whole) return repair;
   repair.moved_to = free_name(file_.path() + ".damaged");
   if (rename(path.c_str(), repair.moved_to.c_str()) == 0) return repair;
-  return std::nullopt;  // another process was faster
+  return std::nullopt;  // another process has renamed the file
 }
 
 std::vector<ArtifactRepair> SqliteArtifactDb::repair() {
   file_.read(check_structure);
   const std::string first = file_.path() + kMending;
   if (file_.is_damaged() && !file_.move_aside(kMending)) return {};
-  std::vector<std::string> paths;  // more than one only where a run was cut off before
+  std::vector<std::string> paths;  // more than one only after a run that was cut off
   for (std::string path = first; path != free_name(first); path = first + std::to_string(paths.size() + 1))
     paths.push_back(path);
   std::vector<ArtifactRepair> repairs;
-  if (!paths.empty()) file_.write([](Connection&) {});  // a new file, whatever is found in the old one
+  if (!paths.empty()) file_.write([](Connection&) {});  // makes a new file even if the old one has no readable row
   for (; !paths.empty() && (repairs.empty() || repairs.back().is_whole); paths.pop_back())
     if (const auto repair = take_over(paths.back())) repairs.push_back(*repair);
   return repairs;

@@ -17,50 +17,49 @@
 namespace seqtile::cache {
 
 struct ArtifactCounters {
-  int64_t hits = 0, misses = 0;  ///< every load is one of the two
-  int64_t rejected = 0;          ///< the misses whose row failed its MAC or key echo
+  int64_t hits = 0, misses = 0;  ///< each load is a hit or a miss
+  int64_t rejected = 0;          ///< misses whose row failed its MAC or key echo
   int64_t write_failures = 0;
-  int64_t foreign_files = 0;  ///< files found at the path that are another program's, or the other kind of store
+  int64_t foreign_files = 0;  ///< files at the path that belong to another program or are the other kind of store
 };
 
-/// What became of a damaged file.
+/// The repair of one damaged file.
 struct ArtifactRepair {
-  std::string moved_to;  ///< all that it held
-  int64_t kept = 0;      ///< binaries of it that the new file has
-  bool is_whole = true;  ///< they are all that can be read; else the next call goes on with the rest
+  std::string moved_to;  ///< new path of the damaged file
+  int64_t kept = 0;      ///< binaries that the new file has taken over
+  bool is_whole = true;  ///< the new file has all readable binaries; else the next call continues
 };
 
 struct ArtifactCheck : CheckReport {
   std::set<std::string> good;  ///< hashes of the keys whose binaries can be loaded
-  bool is_usable = true;   ///< false where nothing of the file is read: damaged beyond use, another's, empty, locked
-  bool is_locked = false;  ///< by another process
+  bool is_usable = true;   ///< false if no row can be read: the file is damaged beyond use, foreign, empty or locked
+  bool is_locked = false;  ///< another process holds the lock
 };
 
 inline constexpr int64_t kMaxArtifactFileBytes = int64_t{2} << 30;
 
 class ArtifactDb : public ArtifactStore {
  public:
-  /// `path`: the database; `key_file`: created (0600) when absent. Never throws for content; a store that cannot be
-  /// used always misses and `status()` says why. Beyond `max_file_bytes` the binaries that were not used for longest
-  /// go.
+  /// `path`: the database; `key_file`: created (0600) if absent. Never throws for content: a store that cannot be used
+  /// always misses, and `status()` says why. If the file exceeds `max_file_bytes`, the least recently used binaries are
+  /// dropped.
   static std::unique_ptr<ArtifactDb> open(const std::string& path, const std::string& key_file,
                                           int64_t max_file_bytes = kMaxArtifactFileBytes);
-  /// For who only asks of a file that is absent or empty: it stays so, every load misses.
+  /// A store for readers of an absent or empty file: it leaves the file as it is, and every load misses.
   static std::unique_ptr<ArtifactDb> open_empty(const std::string& path, const std::string& key_file);
   virtual std::string status() const = 0;
   virtual ArtifactCounters counters() const = 0;
-  /// Looks for damage in the whole file; where there is any, moves it aside and starts a new one with the binaries that
-  /// can still be read. Goes on where an earlier call was cut off: until all is taken over, the old file's name ends in
-  /// ".mending". Nothing for a sound file, and for one that cannot be moved: status() then says why.
+  /// Searches the whole file for damage. A damaged file is moved aside, and a new file takes over the readable
+  /// binaries. A repair that was cut off continues: until it is complete, the old file's name ends in ".mending".
+  /// Returns an empty list for a sound file and for a file that cannot be moved; status() then gives the reason.
   virtual std::vector<ArtifactRepair> repair() = 0;
-  /// Binaries that stand in the file under other keys than this user's.
+  /// The number of binaries under keys of other users.
   virtual int64_t count_others() = 0;
-  /// Verifies the whole file and every row of it; changes nothing.
+  /// Verifies the whole file and each of its rows; changes nothing.
   virtual ArtifactCheck check() = 0;
 };
 
-/// Where the files live unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR says otherwise (XDG base
-/// directories).
+/// Paths of the files unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR names others (XDG base directories).
 std::string default_tuning_path();
 std::string default_artifacts_path();
 std::string default_key_path();

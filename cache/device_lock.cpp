@@ -25,14 +25,14 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{20}, kReportInterval{1000};
 
-/// A folder where every user of the machine may make files that nobody else can remove.
+/// True for a folder in which all users of the machine may make files that no other user can remove.
 bool is_shared(const char* folder) {
   struct stat info {};
   constexpr mode_t kShared = S_ISVTX | S_IWOTH | S_IXOTH;
   return stat(folder, &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & kShared) == kShared;
 }
 
-/// The file, made when it is absent so that all users can lock it. To lock it needs no permission to write.
+/// Opens the file, or makes it so that all users can lock it. Locking needs no permission to write.
 int open_lock_file(const std::string& path) {
   constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   for (int tries = 0; tries < 3; ++tries) {
@@ -41,13 +41,14 @@ int open_lock_file(const std::string& path) {
     if (file >= 0 || errno != ENOENT) return file;
     file = open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | kFlags, 0666);
     if (file >= 0) [[maybe_unused]]
-      const int done = fchmod(file, 0666);  // whatever the umask is
+      const int done = fchmod(file, 0666);  // undoes the umask
     if (file >= 0 || errno != EEXIST) return file;
   }
   return -1;
 }
 
-/// Whether the path still names the file, which somebody may have removed: others would lock another one.
+/// True if the path still names the open file. A removed file must not be locked: other processes would lock its
+/// successor.
 bool is_at(int file, const std::string& path) {
   struct stat opened {
   }, named{};
@@ -78,7 +79,7 @@ std::optional<DeviceLock> DeviceLock::try_lock(const std::string& folder, const 
                             path, std::strerror(errno)));
   }
   if (!is_at(file, path)) return std::nullopt;
-  // For people who wait; the lock does not depend on it.
+  // The holder's name is for people who wait; the lock does not depend on it.
   const std::string holder = fmt::format("process {}\n", getpid());
   if (ftruncate(file, 0) == 0) {
     [[maybe_unused]] const ssize_t written = pwrite(file, holder.data(), holder.size(), 0);

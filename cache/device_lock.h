@@ -1,9 +1,9 @@
 // cache/device_lock.h -- one measuring process per device at a time.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An flock on a small file named after the device. The kernel drops it when the holder ends in whatever way, so a lock
-// never outlives its process; the file itself stays (removing it would let two processes lock two files of one name).
-// It is not inherited by programs that the holder executes.
+// The lock is an flock on a small file named after the device. The kernel drops the lock however its holder ends, so
+// that a lock never outlives its process. The file itself stays, because removing it would let two processes lock two
+// files of one name. Programs that the holder executes do not inherit the lock.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -14,14 +14,14 @@ namespace seqtile::cache {
 
 class DeviceLock {
  public:
-  /// The lock, or nothing when another process (or another lock of this one) holds it.
-  /// `folder` is made when absent; `device` is any text that identifies the device on this machine.
-  /// Errors: io when the lock file cannot be made.
+  /// Returns the lock, or nullopt if another process or another lock of this process holds it. `folder` is made if
+  /// absent. `device` is any text that identifies the device on this machine. Errors: io if the lock file cannot be
+  /// made.
   static std::optional<DeviceLock> try_lock(const std::string& folder, const std::string& device);
 
-  /// Asked about once a second while waiting, with a text that names the holder; false gives up.
+  /// Called about once a second while waiting, with a text that names the holder. Returning false ends the wait.
   using OnWait = std::function<bool(const std::string& holder)>;
-  /// Waits up to `timeout`.
+  /// Waits for the lock, at most `timeout`.
   static std::optional<DeviceLock> lock(const std::string& folder, const std::string& device,
                                         std::chrono::milliseconds timeout, const OnWait& on_wait = {});
 
@@ -34,11 +34,11 @@ class DeviceLock {
   int descriptor_;
 };
 
-/// The folder of locks that hold for the whole machine, whoever the user is and wherever the stores lie:
-/// SEQTILE_LOCK_DIR, else /run/lock or /tmp, whichever is first one that all may write. Empty where there is none.
+/// The folder of locks for the whole machine, common to all users and stores: SEQTILE_LOCK_DIR, else the first of
+/// /run/lock and /tmp in which all users may write. Empty if there is none.
 std::string machine_lock_folder();
 
-/// "process 1234" as the holder wrote it, or "another process".
+/// The holder as it wrote itself, "process 1234", or "another process".
 std::string device_lock_holder(const std::string& folder, const std::string& device);
 
 }  // namespace seqtile::cache

@@ -24,7 +24,7 @@ std::string system_message(const std::string& action, const std::string& path) {
                      std::strerror(errno));
 }
 
-/// Why others could know the key, or have made it, and what to do; empty where it is the user's alone.
+/// The reason why another user could know or have made the key, and the next step; empty if it is the user's alone.
 std::string refusal_of(const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return "is not a regular file; move it away: a key is made in its place";
   if (info.st_uid != geteuid())
@@ -48,7 +48,7 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
     return std::nullopt;
   }
   MacKey key{};
-  // One byte more than a key has, so that a longer file is noticed.
+  // The buffer has one byte more than a key, so that a longer file is noticed.
   unsigned char bytes[sizeof key + 1] = {};
   const ssize_t count = read(file.get(), bytes, sizeof bytes);
   if (count != static_cast<ssize_t>(key.size())) {
@@ -76,7 +76,7 @@ bool create_key(const std::string& path, std::string& problem) {
                  fsync(file.get()) == 0;
   }
   sodium_memzero(key.data(), key.size());
-  // A key that another process has just put there is as good.
+  // A key that another process has just linked there serves as well.
   const bool is_linked = is_written && (link(aside.c_str(), path.c_str()) == 0 || errno == EEXIST);
   if (!is_linked) problem = system_message("made", path);
   unlink(aside.c_str());

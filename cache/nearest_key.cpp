@@ -1,4 +1,4 @@
-// cache/nearest_key.cpp -- why a key has no record: the fields in which the nearest stored key differs.
+// cache/nearest_key.cpp -- explains a missing record by the fields in which the nearest stored key differs.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ std::string field_text(const Json& object, const std::string& name) {
   return field->is_string() ? field->get<std::string>() : field->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Field by field where both are JSON objects, else as whole texts.
+/// Compares two JSON objects field by field, other texts as a whole.
 void compare_json(const std::string& prefix, const std::string& wanted, const std::string& stored,
                   std::vector<std::string>& differences) {
   if (wanted == stored) return;
@@ -40,7 +40,7 @@ void compare_json(const std::string& prefix, const std::string& wanted, const st
     if (a != wanted_object.end() && b != stored_object.end() && *a == *b) continue;
     compare_texts(prefix + "." + name, field_text(wanted_object, name), field_text(stored_object, name), differences);
   }
-  // The same fields written differently: the text is hashed, so the spelling is what differs.
+  // The fields are equal but written differently; the text is hashed, so that the spelling alone makes the keys differ.
   if (differences.size() == before) compare_texts(prefix, wanted, stored, differences);
 }
 
@@ -63,7 +63,7 @@ std::vector<std::string> nearest_key_difference(TuningStore& store, const Tuning
   const std::vector<KeyedRecord> records = store.all_records();
   for (const KeyedRecord& keyed : records) {
     const TuningKey& key = keyed.key;
-    // Records come ordered by key, so each key is compared once.
+    // Records are ordered by key, so that each key is compared once.
     if (previous && previous->operation == key.operation && previous->workload_json == key.workload_json &&
         previous->source_hash == key.source_hash && previous->env_json == key.env_json &&
         previous->device_kind == key.device_kind) {
@@ -72,7 +72,7 @@ std::vector<std::string> nearest_key_difference(TuningStore& store, const Tuning
     previous = &key;
     auto differences = key_differences(wanted, key);
     const bool is_same_operation = wanted.operation == key.operation;
-    // The same operation is nearer than another one, whatever else differs.
+    // A key of the same operation is nearer than any key of another operation.
     const bool is_nearer = !nearest || is_same_operation > nearest_is_same_operation ||
                            (is_same_operation == nearest_is_same_operation && differences.size() < nearest->size());
     if (is_nearer) nearest = std::move(differences), nearest_is_same_operation = is_same_operation;

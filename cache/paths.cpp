@@ -1,4 +1,4 @@
-// cache/paths.cpp -- where the files live when nobody names them.
+// cache/paths.cpp -- the default paths of the files.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/artifact_db.h"
 #include "jit/base/env.h"
@@ -6,7 +6,7 @@
 namespace seqtile::cache {
 namespace {
 
-/// Empty without a folder; opening an empty path gives a store that always misses and says so.
+/// The path in the folder, or empty without a folder. A store opened at an empty path always misses and says so.
 std::string in_folder(const std::optional<std::string>& folder, const char* name) {
   return folder ? *folder + "/" + name : "";
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Origin kOrigins[] = {Origin::tuned, Origin::merged, Origin::fallback, Origin::modelled, Origin::pinned};
 
-// The fields of each row in the order of its columns: said once, for writing, reading and summing.
+// Each function visits the fields of a row in the order of its columns, for writing, reading and summing alike.
 template <class Row, class Visit>
 void visit_record(Row& r, Visit&& visit) {
   visit(r.bucket_version), visit(r.lo), visit(r.hi), visit(r.origin), visit(r.config_json);
@@ -104,7 +104,7 @@ class RowReader {
       if (origin_name(origin) == name) value = origin, is_known_ = true;
     }
   }
-  /// The row's sum has it; what it is the hash of was summed before.
+  /// Reads a hash column, which enters the sum like any text. The hashed text was summed before.
   void hash_of(const std::string&) {
     std::string hash;
     take(hash);
@@ -138,7 +138,7 @@ std::string why_not_number(std::string_view name, double value) {
   return std::isfinite(value) ? "" : fmt::format("{} is {}, a finite number is needed", name, value);
 }
 
-/// The first complaint of a list, or none.
+/// The first non-empty complaint, or an empty text.
 std::string first_of(std::initializer_list<std::string> complaints) {
   for (const auto& complaint : complaints) {
     if (!complaint.empty()) return complaint;
@@ -169,7 +169,7 @@ std::string_view origin_name(Origin origin) {
 }
 
 KeyHashes hash_key(const TuningKey& key) {
-  // The texts have no control characters, so a newline between them is unambiguous and the hash can be made in a shell.
+  // The texts have no control characters, so that a newline between them is unambiguous and a shell can make the hash.
   return {sha256_hex(key.device_kind + "\n" + key.env_json),
           sha256_hex(key.operation + "\n" + key.source_hash + "\n" + key.workload_json)};
 }

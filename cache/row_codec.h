@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Private to cache/. The sum of a record or trial covers the table's name, the hashes of its environment and workload,
-// and every field; so a row that was damaged, edited, or moved under another key does not pass. -0.0 is stored as 0.0,
-// since SQLite keeps a whole-numbered real as an integer.
+// and all fields. A row that was damaged, edited, or moved under another key therefore does not pass. -0.0 is stored as
+// 0.0, because SQLite keeps a whole-numbered real as an integer.
 #pragma once
 #include <string>
 
@@ -14,15 +14,15 @@
 
 namespace seqtile::cache {
 
-/// Of a plan's row: SQLite refuses larger ones.
+/// Limit of a plan's row; SQLite refuses a larger one.
 inline constexpr int kMaxPlanBytes = 16 << 20;
-/// Of its texts together, which leaves room for its hash, its numbers and its sum.
+/// Limit of the texts of a plan's row together, which leaves room for its hash, numbers and sum.
 inline constexpr int kMaxPlanTextBytes = kMaxPlanBytes - 1024;
 
 /// Microseconds since 1970.
 int64_t unix_time_us();
 
-/// The two hashes that a record is found by.
+/// The two hashes by which a record is found.
 struct KeyHashes {
   std::string env, workload;
 };
@@ -31,11 +31,11 @@ KeyHashes hash_key(const TuningKey& key);
 enum class RowState {
   good,
   damaged,  ///< the sum does not match
-  foreign,  ///< the sum matches, but a value is one that this release does not know
+  foreign,  ///< the sum matches, but this release does not know a value
 };
 
-/// Each insert_ function binds the columns that follow what the caller has bound (ids, hash) and runs the statement;
-/// each read_ function starts at `column`.
+/// Each insert_ function binds the columns behind the caller's columns (ids, hash) and runs the statement.
+/// Each read_ function starts at `column`.
 void insert_env(Statement& statement, const TuningKey& key);
 void insert_workload(Statement& statement, const TuningKey& key);
 void insert_record(Statement& statement, const KeyHashes& hashes, const Record& record);
@@ -46,10 +46,10 @@ RowState read_workload(Statement& statement, int column, TuningKey& key);
 RowState read_record(Statement& statement, int column, const KeyHashes& hashes, Record& record);
 RowState read_trial(Statement& statement, int column, const KeyHashes& hashes, TrialRow& trial);
 RowState read_plan(Statement& statement, int column, StoredPlan& plan);
-/// Of a row that begins with `hash`, which must be its manifest's.
+/// Reads a row that begins with `hash`; the row is damaged unless its manifest has this hash.
 RowState read_hashed_plan(Statement& statement, std::string& hash, StoredPlan& plan);
 
-/// Empty when the key, record, trial or plan can be stored, else what is wrong with which value.
+/// Empty if the key, record, trial or plan can be stored, else the value at fault and the reason.
 std::string why_not_storable(const TuningKey& key);
 std::string why_not_storable(const Record& record);
 std::string why_not_storable(const TrialRow& trial);

@@ -16,7 +16,7 @@
 namespace seqtile::cache {
 namespace {
 
-/// A key's part (environment or workload) as found in the file, by its id.
+/// A part of a key (environment or workload) as found in the file.
 struct StoredPart {
   std::string hash;
   TuningKey key;  ///< only the fields of this part are set
@@ -25,7 +25,7 @@ using Parts = std::unordered_map<int64_t, StoredPart>;
 
 bool is_measured(Origin origin) { return origin == Origin::tuned || origin == Origin::merged; }
 
-/// Whether `incoming` may take the place of a valid record of origin `stored`.
+/// True if `incoming` may replace a valid record of origin `stored`.
 bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
   if (stored == Origin::pinned) return incoming == Origin::pinned;
   return !(keeps_measured && is_measured(stored) && !is_measured(incoming) && incoming != Origin::pinned);
@@ -60,8 +60,8 @@ class SqliteTuningStore final : public TuningStore {
   };
   struct Tally {
     int64_t rows = 0, damaged = 0, foreign = 0;
-    std::vector<std::string> problems;  ///< of the first bad rows, where a name was given
-    /// Counts a row; true when it can be used.
+    std::vector<std::string> problems;  ///< the first bad rows that have a name
+    /// Counts a row. Returns true if it can be used.
     bool take(RowState state, const std::string& bad_row_name = "");
   };
 
@@ -110,7 +110,7 @@ bool SqliteTuningStore::refuse(const std::string& reason) {
   return true;
 }
 
-/// What is wrong with the rows that a key's records refer to; empty: nothing, or there are no such rows.
+/// The damage of the rows to which a key's records refer; empty if they are sound or absent.
 std::string problem_of_key(Connection& connection, const KeyHashes& hashes) {
   const auto is_good = [&](const char* select, const std::string& hash, auto read, auto hash_of) {
     Statement statement = connection.prepare(select);
@@ -200,7 +200,7 @@ Parts SqliteTuningStore::load_workloads(Connection& connection, Tally& tally) {
   return parts;
 }
 
-/// The two parts of the row's key, or null when one of them is missing or damaged.
+/// The two parts of the row's key, or null pointers if one of them is missing or damaged.
 std::pair<const StoredPart*, const StoredPart*> key_parts(Statement& statement, const Parts& envs,
                                                           const Parts& workloads) {
   int64_t env_id = 0, workload_id = 0;
@@ -271,7 +271,7 @@ std::vector<KeyedRecord> SqliteTuningStore::all_records() {
 
 SqliteTuningStore::KeyIds SqliteTuningStore::ensure_key(Connection& connection, const TuningKey& key) {
   KeyIds ids{.hashes = hash_key(key)};
-  // A damaged row of this hash is written anew under its id, so that the records that refer to it count again.
+  // A damaged row of this hash is rewritten under its id, so that the records that refer to it are valid again.
   const auto ensure = [&](const char* select, const char* insert, const std::string& hash, auto read, auto write) {
     int64_t id = 0;
     bool exists = false, is_good = false;
@@ -367,7 +367,7 @@ bool SqliteTuningStore::publish_all(const std::vector<KeyedRecord>& records) {
   });
 }
 
-/// `sql` deletes what a key has in one bucket; `row` is a record, or a bad one.
+/// Runs `sql`, which deletes the rows of a key in one bucket. `row` is a record or a bad row, and names the bucket.
 template <class Row>
 void delete_rows(Connection& connection, const char* sql, const KeyHashes& hashes, const Row& row) {
   Statement statement = connection.prepare(sql);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tests/headers_test.py -- every header compiles alone: headers_test.py ROOT COMPILER [INCLUDE_FOLDER...]
+# tests/headers_test.py -- checks that each header compiles alone: headers_test.py ROOT COMPILER [INCLUDE_FOLDER...]
 # SPDX-License-Identifier: Apache-2.0
 import concurrent.futures
 import os
@@ -11,7 +11,7 @@ TOPS = ["jit", "cache", "autotune", "kernels", "planner", "models", "tools", "be
 
 
 def is_first_in_its_source(root, header):
-    """Whether a source of the same name begins with it: then whatever compiles the source has shown it already."""
+    """True if a source of the same name begins with the header: compiling that source is the same check."""
     source = os.path.join(root, header[:-2] + ".cpp")
     if not os.path.exists(source):
         return False
@@ -30,7 +30,7 @@ def headers(root):
 
 
 def compile_alone(root, compiler, folders, header):
-    """The compiler's first lines when the header does not compile by itself, else nothing."""
+    """The compiler's first lines if the header does not compile alone, else nothing."""
     command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
                "-Wno-missing-field-initializers", "-DFMT_HEADER_ONLY=1", "-I", root]
     for folder in folders:

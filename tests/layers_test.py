@@ -2,8 +2,9 @@
 # tests/layers_test.py -- fails on an include that goes up, or that is not installed: layers_test.py ROOT
 # SPDX-License-Identifier: Apache-2.0
 #
-# jit <- cache <- autotune <- {kernels, planner} <- models <- everything else. Each of them has rooms, and a room includes
-# only those that ROOMS names for it. LLVM stays in jit/codegen and the spine, SQLite behind cache/database/sqlite.h.
+# jit <- cache <- autotune <- {kernels, planner} <- models <- everything else. Each layer has rooms, and a room includes
+# only the rooms that ROOMS names for it. LLVM stays in jit/codegen and the spine, SQLite behind
+# cache/database/sqlite.h.
 import os
 import re
 import sys
@@ -11,8 +12,8 @@ import unittest
 
 BELOW = {"jit": [], "cache": ["jit"], "autotune": ["jit", "cache"], "kernels": ["jit", "cache", "autotune"],
          "planner": ["jit", "cache", "autotune"], "models": ["jit", "cache", "autotune", "kernels", "planner"]}
-TOP = ["tools", "bench", "examples", "tests"]  # above every layer; they do not include one another
-# "" is a folder's own files. Those that see every room, because they are the way through them, are in SPINES.
+TOP = ["tools", "bench", "examples", "tests"]  # above every layer; the four do not include one another
+# The room "" is a folder's own files. SPINES has the files that include every room, because they are the way through.
 ROOMS = {
     "jit": {"base": [], "abi": ["base"], "ir": ["base"], "analysis": ["base", "ir"], "device": ["base", "abi"],
             "codegen": ["base", "abi", "ir", "analysis", "device"], "runtime": ["base", "abi", "device"],
@@ -31,7 +32,7 @@ SPINES = {"jit/compiler.h", "jit/compiler.cpp", "jit/simulation.h", "jit/simulat
           "autotune/engine.cpp", "autotune/tuner.h", "autotune/tuner.cpp", "kernels/registry.cpp"}
 FOREIGN = [("llvm/", ("jit/codegen/", "jit/compiler.cpp", "tests/support/ptx/llvm_kernel.cpp")),
            ("sqlite3.h", ("cache/database/sqlite", "tests/")), ("CLI/", ("tools/cli/", "bench/"))]
-MOST_FILES = 25  # of a folder; data of golden tests are not counted
+MOST_FILES = 25  # most files of a folder, without data of golden tests
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 

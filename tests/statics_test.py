@@ -2,8 +2,8 @@
 # tests/statics_test.py -- fails on a static that exit() destroys: statics_test.py NM BUILD
 # SPDX-License-Identifier: Apache-2.0
 #
-# Threads may be inside the library while exit() destroys statics, so that they would use what is gone. The compiler
-# registers a destructor by __cxa_atexit: no object file of the library may ask for it. See jit/base/forever.h.
+# Threads may be inside the library while exit() destroys statics, and would then use destroyed objects. The compiler
+# registers a destructor by __cxa_atexit, so no object file of the library may ask for it. See jit/base/forever.h.
 import json
 import os
 import re
@@ -15,7 +15,7 @@ FOLDERS = ["jit", "cache", "autotune", "kernels", "planner", "models"]
 
 
 def objects_of(build):
-    """Of what is built now: others may lie there from an earlier configuration."""
+    """The object files of this build: files of an earlier configuration may lie beside them."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         for command in json.load(file):
             path = re.search(r" -o (\S+)", command["command"])[1]

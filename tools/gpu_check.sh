@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# tools/gpu_check.sh -- all that needs a GPU, from the installed package alone: nothing is built or installed here.
+# tools/gpu_check.sh -- all checks that need a GPU, run from the installed package; nothing is built or installed here.
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpu_check.sh [FOLDER [DEVICE]]: leaves logs and gpu_check.json in FOLDER (default: gpu_check), checks cuda:0 or
-# another GPU. At most 8 minutes. Exit code: 0 when all sections passed, 1 when one did not, 2 for a broken package or a
-# bad argument, 3 where there is no GPU to check.
+# gpu_check.sh [FOLDER [DEVICE]]: leaves logs and gpu_check.json in FOLDER (default: gpu_check), and checks DEVICE
+# (default: cuda:0). It takes at most 8 minutes. Exit code: 0 if all sections passed, 1 if a section failed, 2 for a
+# broken package or a bad argument, 3 if there is no GPU to check.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,14 +16,14 @@ if [[ $out == -* || $# -gt 2 || ! $checked =~ ^cuda:[0-9]+$ ]]; then
   [[ $out == -h || $out == --help ]]
   exit $((2 * $?))
 fi
-# Every section sees that GPU alone, so all of them take cuda:0.
+# Sections see only the chosen GPU, so that all of them use cuda:0.
 IFS=, read -r -a visible <<<"${CUDA_VISIBLE_DEVICES:-}"
 ordinal=${checked#cuda:}
 if ((${#visible[@]})); then ordinal=${visible[ordinal]:-none}; fi
 export CUDA_VISIBLE_DEVICES=$ordinal
 device=cuda:0
 
-# Beside this script in a package; below build/ in a checkout.
+# The programs lie beside this script in a package, and below build/ in a checkout.
 for bin in "$here" "$here/../build/dist/bin" "$here/../build/release/bin"; do
   [[ -x $bin/seqtile ]] && break
 done
@@ -52,7 +52,8 @@ export SEQTILE_CACHE_DIR=$out/cache SEQTILE_CONFIG_DIR=$out/config
 status=0
 sections=()
 
-# section NAME SECONDS COMMAND...: its output goes to NAME.log, its result to the table and the JSON.
+# section NAME SECONDS COMMAND...: runs the command with a limit; its output goes to NAME.log, its result to the table
+# and the JSON.
 section() {
   local name=$1 limit=$2 start=$SECONDS code
   shift 2
@@ -61,7 +62,7 @@ section() {
   local result=passed
   ((code == 124 || code == 137)) && result="not done within $limit s"
   ((code != 0)) && [[ $result == passed ]] && result="failed (exit $code)"
-  # A test says so and passes where the GPU cannot be opened.
+  # A test that cannot open the GPU says so and passes.
   if ((code == 0)) && grep --quiet 'not run: ' "$out/$name.log"; then
     code=1 result="not run: $(grep --max-count=1 'not run: ' "$out/$name.log" | sed 's/.*not run: //')"
   fi
@@ -70,7 +71,7 @@ section() {
   sections+=("\"$name\": {\"seconds\": $((SECONDS - start)), \"exit\": $code}")
 }
 
-# file_or_null PATH: a JSON file's contents, or null where a section did not get that far.
+# file_or_null PATH: prints a JSON file, or null if the file is empty or absent.
 file_or_null() { if [[ -s $1 ]]; then cat "$1"; else echo null; fi; }
 
 clocks() {
@@ -82,15 +83,15 @@ tail -n 1 <<<"$devices" >"$out/devices.json"
 before=$(clocks)
 echo "gpu_check on $checked: ${before:-no nvidia-smi}"
 
-# Every kernel against its reference, streams and graphs, the same PTX on the GPU and simulated: a process each, since
-# most of their time goes into compiling.
+# The kernels' tests: all kernels against their references, streams and graphs, and the same PTX on the GPU and
+# simulated. Each test is a process, because most of its time goes into compiling.
 test_one() {
   local result
   result=$("$bin/kernels_tests" "$1" 2>&1) && [[ $result != *"No test cases matched"* ]] && { echo "$result"; return; }
   echo "FAILED: ${1//\\/}"$'\n'"$result"
   return 1
 }
-# At most 16 at once: each holds a context of the GPU.
+# At most 16 tests run at once, because each holds a context of the GPU.
 tests() {
   local names jobs
   jobs=$(nproc)
@@ -105,7 +106,7 @@ if [[ -x $bin/kernels_tests ]]; then
 else
   echo "tests      not in this package"
 fi
-# A budget that ends before the last bucket (exit code 1) is no failure.
+# Exit code 1 means that the budget ended before the last bucket, which is no failure.
 tune() {
   "$bin/seqtile" prewarm --device "$device" --model "$model" --lengths 1..8192 --budget 60s --json
   local code=$?
@@ -115,7 +116,7 @@ export -f tune
 export device model
 section tuning 75 bash -c tune
 tail -n 1 "$out/tuning.log" | grep '^{' >"$out/tuning.json"
-# The shapes that are timed beside others, each for the length at which it is.
+# Tunes the shapes that the benchmark times beside its peers, each at the timed length.
 tune_timed() {
   local arguments code workloads
   workloads=$("$bin/seqtile_gpu_bench" --list-workloads) || return

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/setup.sh -- installs what is missing, builds, and then tests or demonstrates: setup.sh build|test|test-all|demo
+# tools/setup.sh -- installs missing packages, builds, then tests or demonstrates: setup.sh build|test|test-all|demo
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,12 +7,12 @@ cd "$(dirname "$0")/.."
 usage() {
   echo "usage: tools/setup.sh build|test|test-all|demo
   build     installs missing packages, configures and builds the library and the program into build/release
-  test      builds tests too, then the tests but for the slow ones (about 20 minutes on two cores)
-  test-all  builds tests too, then runs all: every combination of operations, ranks and devices (two hours)
-  demo      build, then prewarm, prove and replay a real request trace (needs about 3 more minutes)"
+  test      builds and runs the tests, except the slow ones (about 20 minutes on two cores)
+  test-all  builds and runs all tests: every combination of operations, ranks and devices (two hours)
+  demo      builds, then prewarms, proves and replays a real request trace (about 3 more minutes)"
 }
 
-# The library and the program; what tests and benchmarks use besides.
+# Packages for the library and the program; packages for tests and benchmarks.
 packages=(build-essential cmake ninja-build pkg-config python3 sqlite3 llvm-19-dev zlib1g-dev libzstd-dev
   libsqlite3-dev libsodium-dev libcsv-dev nlohmann-json3-dev libcli11-dev libfmt-dev)
 test_packages=(catch2 python3-venv libopenblas-dev libdnnl-dev ocl-icd-opencl-dev libopenmpi-dev openmpi-bin
@@ -44,7 +44,7 @@ install_packages() {
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"
 }
 
-# build ON|OFF: with the tests, benchmarks and examples, or the library and the program alone.
+# build ON|OFF: builds with tests, benchmarks and examples, or only the library and the program.
 build() {
   if [ "$1" = ON ]; then packages+=("${test_packages[@]}"); fi
   install_packages
@@ -52,13 +52,13 @@ build() {
   cmake --build --preset release --parallel "$(nproc)"
 }
 
-# run_tests CTEST_ARGUMENT...
+# run_tests CTEST_ARGUMENT...: builds all and runs ctest with the arguments.
 run_tests() {
   build ON
   ctest --test-dir build/release --parallel 2 --output-on-failure "$@"
 }
 
-# step FILE COMMAND...: shows the command, runs it, keeps its last line (the JSON object) in FILE and prints the others.
+# step FILE COMMAND...: prints and runs the command, keeps its last line (JSON) in FILE, and prints its other lines.
 step() {
   local json=$1
   shift
@@ -86,7 +86,7 @@ demo() {
   step replay.json seqtile replay --model "$model" --requests "$trace" "${stores[@]}" --policy strict --execute 20s
   local query="SELECT operation, origin, median_us, speedup, config FROM v_best WHERE lo <= 300 AND hi >= 300"
   echo
-  echo "\$ sqlite3 -readonly -box tuning.db \"$query ORDER BY median_us DESC\"   # what answers length 300"
+  echo "\$ sqlite3 -readonly -box tuning.db \"$query ORDER BY median_us DESC\"   # the records that answer length 300"
   sqlite3 -readonly -box tuning.db "$query ORDER BY median_us DESC"
   local torch=()
   if python3 -c 'import torch' 2>/dev/null && python3 "$top/tools/torch_new_length.py" >torch.json 2>torch.log; then

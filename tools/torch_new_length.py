@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tools/torch_new_length.py -- seconds that torch.compile takes for a sequence length it has not seen; one JSON line.
+# tools/torch_new_length.py -- times torch.compile for a sequence length it has not seen; prints one JSON line.
 # SPDX-License-Identifier: Apache-2.0
 import json
 import statistics
@@ -26,7 +26,8 @@ def main():
 
     compiled = torch.compile(block, dynamic=False)
     with torch.no_grad():
-        first = seconds(compiled, torch.randn(16, HIDDEN))  # also starts the compiler: not counted as a new length
+        # The first call also starts the compiler, so that it does not count as a new length.
+        first = seconds(compiled, torch.randn(16, HIDDEN))
         extra = []
         for length in NEW_LENGTHS:
             x = torch.randn(length, HIDDEN)

@@ -1,12 +1,13 @@
-// autotune/tuning/rank_finals.cpp -- all ranks of an operation time its best configurations together.
+// autotune/tuning/rank_finals.cpp -- races the best configurations of an operation on all of its ranks together.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One process that waits for nobody ranks what a kernel computes, not how its ranks wait for each other. So the best
-// configurations of a bucket, those of every form of the kernel among them, run on all ranks at once, in interleaved
-// rounds; a round's time is that of the slowest rank. The recorded configuration is the yardstick and stays unless
-// another one beats it as a challenger must in any final. In a range of buckets with one configuration its two ends are
-// timed: where both keep it, those between do too, else the range is halved. What ranks cannot run together is a failed
-// trial. A trial keeps the time that one process measured beside the one of all ranks.
+// A process without peers measures what a kernel computes, but not how its ranks wait for each other. So the best
+// configurations of a bucket, with at least one of each form of the kernel, run on all ranks at once, in interleaved
+// rounds. The time of a round is the time of its slowest rank. The recorded configuration is the baseline: it stays
+// unless a challenger beats it by the rule of all finals. In a range of buckets with one configuration, the first and
+// the last bucket are raced. If both keep the configuration, the buckets between them keep it too; else the range is
+// halved. A configuration that the ranks cannot run together is a failed trial. A trial keeps the time of one process
+// beside the time of all ranks.
 #include <algorithm>
 #include <set>
 
@@ -20,8 +21,9 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr size_t kMost = 5;                         // configurations in a race
-constexpr double kNotHopeless = 1.25;               // times the best, as one process measured it
+constexpr size_t kMost = 5;  // configurations in a race
+// Ratio to the fastest in one process; a third or later configuration above it is not raced.
+constexpr double kNotHopeless = 1.25;
 constexpr double kLeastLimit = 5, kMostLimit = 60;  // seconds of a race
 
 using Trials = std::map<std::string, cache::TrialRow>;  // by configuration hash
@@ -31,7 +33,7 @@ using Trials = std::map<std::string, cache::TrialRow>;  // by configuration hash
 /// A configuration in a race.
 struct TuningSession::RankLane {
   Config config;
-  double alone_us = 0;  ///< as one process measured it
+  double alone_us = 0;  ///< time in one process
   std::vector<double> us;
 };
 
@@ -69,7 +71,8 @@ void TuningSession::race_all_ranks() {
   }
 }
 
-/// Buckets from first to last have one configuration, but for ends that have been decided.
+/// Requires: the buckets from first to last have one configuration, except that a first or last bucket already raced
+/// may have another one.
 void TuningSession::settle_range(Item& item, size_t first, size_t last) {
   const size_t middle = first + (last - first) / 2;
   const std::string config = item.buckets[middle].record->config_json;
@@ -77,7 +80,7 @@ void TuningSession::settle_range(Item& item, size_t first, size_t last) {
     if (item.buckets[end].is_raced) continue;
     if (is_over()) return;
     race_bucket(item, item.buckets[end]);
-    if (!item.buckets[end].is_raced) return;  // the machine cannot run the ranks
+    if (!item.buckets[end].is_raced) return;  // this machine cannot run the ranks
   }
   if (last - first < 2) return;
   const auto keeps = [&](size_t i) { return item.buckets[i].record->config_json == config; };
@@ -125,8 +128,8 @@ void TuningSession::race_bucket(Item& item, BucketState& state) {
   flush();
 }
 
-/// The recorded configuration, the default, and the best of what was measured: of all forms two, of every form one that
-/// is not far behind.
+/// The lanes of a race: the recorded configuration, the default, the two fastest measured configurations, and the
+/// fastest of each other form if it is not far behind.
 std::vector<TuningSession::RankLane> TuningSession::line_up_ranks(const Item& item, const BucketState& state,
                                                                   const Trials& trials) {
   std::vector<RankLane> lanes;
@@ -149,7 +152,7 @@ std::vector<TuningSession::RankLane> TuningSession::line_up_ranks(const Item& it
   return lanes;
 }
 
-/// Adds rounds to all lanes, and takes out those that fail. False where the machine cannot run the ranks.
+/// Adds rounds to all lanes and removes the lanes that fail. Returns false if this machine cannot run the ranks.
 bool TuningSession::time_on_ranks(const Item& item, const BucketState& state, std::vector<RankLane>& lanes,
                                   int rounds) {
   double round_us = 0;
@@ -174,15 +177,16 @@ bool TuningSession::time_on_ranks(const Item& item, const BucketState& state, st
       lanes[i].us.insert(lanes[i].us.end(), series[i].us.begin(), series[i].us.end());
       left.push_back(std::move(lanes[i]));
     }
-    const bool is_whole = series[0].verdict.ok();  // else the others were not timed
+    const bool is_whole = series[0].verdict.ok();  // if the first lane fails, the others are not timed
     lanes = std::move(left);
     if (is_whole) return true;
   }
   return true;
 }
 
-/// The first lane, or one that beats it and is right in this bucket. The default beats it where it is faster in the
-/// middle: nothing is better than the default that was not seen to be. Lanes that are wrong are taken out.
+/// Returns the first lane, or the fastest lane that beats it and computes correct results in this bucket. The default
+/// beats the first lane by its median alone: a configuration counts as better than the default only if measurements
+/// show it. Lanes with wrong results are removed.
 size_t TuningSession::pick_on_ranks(const Item& item, const BucketState& state, std::vector<RankLane>& lanes) {
   const Config standard = item.op->default_config(item.workload, state.bucket.hi, target_);
   while (!lanes.empty()) {
@@ -212,7 +216,7 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
                                   Trials& trials) {
   const Config standard = item.op->default_config(item.workload, state.bucket.hi, target_);
   const auto default_lane = std::ranges::find(lanes, standard, &RankLane::config);
-  for (const auto& [hash, trial] : trials) {  // an earlier choice is one no longer
+  for (const auto& [hash, trial] : trials) {  // an earlier choice is chosen no longer
     if (!trial.chosen ||
         std::ranges::find(lanes, hash, [](const RankLane& l) { return l.config.hash(); }) != lanes.end())
       continue;
@@ -224,7 +228,7 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
     const auto known = trials.find(lanes[i].config.hash());
     cache::TrialRow row =
         known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, lanes[i].us);
-    if (row.chosen) row.detail.clear();  // how it was chosen before
+    if (row.chosen) row.detail.clear();  // the detail says how the configuration was chosen before
     row.ranks = item.num_ranks, row.chosen = i == winner;
     row.ranks_us = median(lanes[i].us);
     row.ranks_p20_us = quantile(lanes[i].us, 0.2), row.ranks_p80_us = quantile(lanes[i].us, 0.8);
@@ -242,7 +246,7 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
   state.is_raced = true;
 }
 
-/// The candidate's trial is there already, but for the default of a merged bucket.
+/// A trial of the candidate was counted before, except for the default of a merged bucket.
 void TuningSession::note_rank_failure(const Item& item, const BucketState& state, const Config& config,
                                       const Verdict& verdict) {
   --report_.trials;

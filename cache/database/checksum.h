@@ -1,9 +1,10 @@
 // cache/database/checksum.h -- one sum over the fields of a row, each with its type and length.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every field enters as one type byte ('i', 'r', 't', 'b'), then: integers and reals 8 bytes little-endian (reals by
-// their IEEE bits), texts and blobs their length as such an integer and then their bytes. Two different rows therefore
-// never feed the same bytes, wherever a boundary moves or a type changes. BLAKE2b, with a key where forgery matters.
+// Each field enters as one type byte ('i', 'r', 't', 'b') and its value. Integers and reals are 8 bytes, little-endian;
+// reals are taken by their IEEE bits. Texts and blobs are their length, as such an integer, and then their bytes. Two
+// different rows therefore never feed the same bytes, wherever a boundary moves or a type changes. The sum is BLAKE2b,
+// keyed if it must resist forgery.
 #pragma once
 #include <sodium.h>
 

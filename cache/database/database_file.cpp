@@ -23,7 +23,7 @@
 namespace seqtile::cache {
 namespace {
 
-/// What a pragma says: kApplicationId, kUserVersion.
+/// The value of a pragma: kApplicationId or kUserVersion.
 int64_t number_of(Connection& connection, const char* pragma) {
   Statement statement = connection.prepare(pragma);
   int64_t value = 0;
@@ -32,12 +32,14 @@ int64_t number_of(Connection& connection, const char* pragma) {
 }
 
 using std::chrono::milliseconds;
-// A reader gives up soon (the caller serves a miss), a writer has a measurement to lose.
-// Once a reader gave up, the next ones hardly wait until one gets through, so that many lookups cost one wait.
+// A reader gives up soon, since its caller serves a miss; a writer waits longer, since its measurement would be lost.
+// After a reader has given up, later readers hardly wait until one of them succeeds, so that many lookups cost one
+// wait.
 constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000}, kCourtesy{2};
 
-// What the first write of a process may read to look at the structure first: a write could spread damage. Of a larger
-// file only what is read anyway is looked at here; `seqtile cache check` and `cache build` look at all of it.
+// The size up to which the first write of a process checks the file's structure, because a write could spread damage.
+// In a larger file only the pages that are read anyway are checked; `seqtile cache check` and `cache build` check all
+// pages.
 constexpr off_t kMaxCheckedBytes = 64 << 20;
 constexpr const char* kReadOnlyFolder =
     "cannot be written (its folder is not writable); stored rows are used, nothing is added";
@@ -45,7 +47,7 @@ constexpr const char* kFixedProblem =
     "cannot be written (in WAL mode, in a folder that is not writable); stored rows are used, nothing is added";
 constexpr int kFirstVersionOfStrictTables = 3037000;
 
-/// As SQLite reads it in a URI.
+/// `path` as a URI that makes SQLite treat the file as immutable.
 std::string immutable_uri(const std::string& path) {
   std::string text = "file:";
   for (const char c : path)
@@ -57,11 +59,11 @@ std::string immutable_uri(const std::string& path) {
 
 DatabaseFile::DatabaseFile(std::string subject, std::string path, const FileOptions& options)
     : subject_(std::move(subject)), path_(std::move(path)), options_(options) {
-  // Opened now so that status() speaks at once and a writable store exists as a file from the start.
+  // The file is opened now, so that status() is known at once and a writable store exists as a file from the start.
   struct stat info {};
   const bool is_new = lstat(path_.c_str(), &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
   run(is_new && !options_.is_read_only ? Purpose::write : Purpose::read, [](Connection&) {});
-  counters_.write_failures = 0;  // no row was refused yet
+  counters_.write_failures = 0;  // no caller's row was refused yet
 }
 
 DatabaseFile::~DatabaseFile() { disconnect(); }
@@ -100,7 +102,7 @@ void DatabaseFile::report_locked(const std::string& line) {
 
 bool DatabaseFile::run(Purpose purpose, const Body& body) {
   const bool is_write = purpose == Purpose::write;
-  // After a write that had to wait for others, they go first.
+  // A writer that had to wait lets the other writers go first after its write.
   if (is_write && std::exchange(was_contended_, false)) std::this_thread::sleep_for(kCourtesy);
   patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
@@ -158,7 +160,7 @@ void DatabaseFile::condemn(const std::string& reason) {
 }
 
 void DatabaseFile::disconnect() {
-  // The parent's connection must not be used, nor even closed, in a forked child.
+  // A forked child must neither use nor close the parent's connection.
   if (connection_ && owner_ != getpid()) static_cast<void>(connection_.release());
   connection_.reset();
   is_damaged_ = was_checked_ = false;
@@ -181,7 +183,7 @@ bool DatabaseFile::open(Purpose purpose) {
 
 bool DatabaseFile::has_changed() const {
   if (!fixed_) return connection_->has_moved();
-  struct stat info {};  // SQLite does not look again at a file that is said to be fixed
+  struct stat info {};  // SQLite does not look again at a file opened as immutable
   return stat(path_.c_str(), &info) != 0 || !is_same_file(*fixed_, info) || !is_whole_and_fixed(path_);
 }
 
@@ -223,7 +225,7 @@ bool DatabaseFile::connect(Purpose purpose) {
     const int create = exists ? 0 : SQLITE_OPEN_CREATE;
     if (!attach(path, access | create)) return false;
     if (options_.is_read_only) return true;
-    const bool folder_is_writable = ::access(parent_folder(path).c_str(), W_OK) == 0;  // for the journal
+    const bool folder_is_writable = ::access(parent_folder(path).c_str(), W_OK) == 0;  // SQLite makes the journal there
     write_problem_ = fixed_                        ? kFixedProblem
                      : connection_->is_read_only() ? read_only_problem(path)
                      : folder_is_writable          ? ""
@@ -249,7 +251,7 @@ bool DatabaseFile::attach(const std::string& path, int flags) {
     harden();
     return verify_identity();
   } catch (const DatabaseError& error) {
-    // A file in WAL mode asks for files beside it, which a folder that is not writable cannot give.
+    // SQLite needs files beside a database in WAL mode, and a folder that is not writable cannot take them.
     struct stat info {};
     const int code = error.code() & 0xff;
     if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || !is_whole_and_fixed(path) ||
@@ -287,14 +289,14 @@ bool DatabaseFile::verify_identity() {
   connection_->execute(kBeginRead);
   bool is_ours = identity_is_ours();
   connection_->execute(kCommit);
-  // Also when reading: the roll-back of a writer that was killed while it made the file has just emptied it.
+  // A reader creates the schema too: rolling back a writer that was killed while it made the file leaves an empty file.
   if (!is_ours && problem_.empty() && !options_.is_read_only && !connection_->is_read_only()) {
     create_schema();
     is_ours = true;
   }
   if (is_ours) {
-    // A browser may have left the file in WAL mode, which a read-only folder cannot serve.
-    // Refused while others have it open, which does no harm.
+    // A database browser may have left the file in WAL mode, which a read-only folder cannot serve. SQLite refuses the
+    // change while other processes have the file open, which does no harm.
     if (!connection_->is_read_only()) sqlite3_exec(connection_->get(), kRollbackJournal, nullptr, nullptr, nullptr);
     if (has_lost_marks_ && !options_.is_read_only && !connection_->is_read_only()) restore_marks();
     return true;
@@ -309,7 +311,7 @@ bool DatabaseFile::verify_identity() {
   return false;
 }
 
-/// False with an empty `problem_` means an empty database.
+/// Returns false with an empty `problem_` for an empty database.
 bool DatabaseFile::identity_is_ours() {
   problem_.clear();
   std::vector<std::string> texts;
@@ -325,7 +327,7 @@ bool DatabaseFile::identity_is_ours() {
     return std::all_of(tables.begin(), tables.end(),
                        [&](const char* table) { return std::find(texts.begin(), texts.end(), table) != texts.end(); });
   };
-  // `.dump` writes neither number: the words of the tables are what is left to know the file by.
+  // `.dump` writes neither number, so that only the texts of the tables identify the file.
   has_lost_marks_ =
       version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
   is_foreign_ = !has_lost_marks_ && application != schema.application_id;
@@ -358,7 +360,7 @@ bool DatabaseFile::identity_is_ours() {
 
 void DatabaseFile::create_schema() {
   connection_->execute(kBeginWrite);
-  if (!identity_is_ours()) {  // else another process was faster
+  if (!identity_is_ours()) {  // else another process has created the schema
     if (!problem_.empty()) throw DatabaseError(SQLITE_CORRUPT, problem_);
     const Schema& schema = *options_.schema;
     for (const char* table : schema.tables) connection_->execute(table);
@@ -369,7 +371,7 @@ void DatabaseFile::create_schema() {
   connection_->execute(kCommit);
 }
 
-/// Writes what `.dump` has left out.
+/// Writes the application_id and the user_version, which `.dump` omits.
 void DatabaseFile::restore_marks() {
   const Schema& schema = *options_.schema;
   try {
@@ -377,13 +379,13 @@ void DatabaseFile::restore_marks() {
     connection_->execute(fmt::format("PRAGMA user_version = {}", schema.user_version).c_str());
     connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
     connection_->execute(kCommit);
-  } catch (const DatabaseError&) {  // locked, or its folder is read-only: it serves without them
+  } catch (const DatabaseError&) {  // the file is locked or its folder is read-only; rows are served without the marks
     sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
   }
 }
 
-/// Pauses between tries grow shorter with the time waited, so that whoever has waited longest tries most often.
-/// SQLite's own pauses grow longer: under load a writer then starves while the others overtake it.
+/// Pauses between tries grow shorter with the time waited, so that the process that has waited longest tries most
+/// often. SQLite's own pauses grow longer; under load a writer then starves while others overtake it.
 int DatabaseFile::on_busy(void* self, int) {
   using std::chrono::steady_clock, std::chrono::microseconds;
   auto& file = *static_cast<DatabaseFile*>(self);
@@ -412,8 +414,8 @@ std::optional<std::string> DatabaseFile::move_aside(const std::string& suffix) {
   patience_ = kWritePatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
   try {
-    if (!open(Purpose::read) || !is_damaged_) return std::nullopt;  // another process has put a sound file here
-    connection_->execute(kBeginExclusive);  // a journal that waits to be rolled back is, before the name is another
+    if (!open(Purpose::read) || !is_damaged_) return std::nullopt;  // another process has put a sound file at the path
+    connection_->execute(kBeginExclusive);  // rolls back a pending journal before the file's name changes
     const std::string name = free_name(path_ + suffix);
     if (connection_->has_moved()) return std::nullopt;
     const bool is_renamed = rename(path_.c_str(), name.c_str()) == 0;

@@ -13,10 +13,10 @@
 namespace seqtile::cache {
 namespace {
 
-// SQLite takes a file of one byte for an empty one, which it would overwrite; none of its databases is that short.
+// SQLite takes a file of one byte for an empty database and would overwrite it. No database of SQLite is this short.
 constexpr off_t kMinDatabaseBytes = 512;
 
-/// Whether there is such a file with something in it.
+/// True if the file exists and is not empty.
 bool has_content(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && info.st_size > 0;
@@ -31,7 +31,7 @@ std::string refusal_of_access(const std::string& path, bool is_write) {
                      is_write ? "written" : "read", info.st_uid, info.st_mode & 07777, geteuid());
 }
 
-/// Changes that were not finished or not moved into the file lie beside it, and this process cannot do so.
+/// Refuses a file beside which unfinished changes lie, if this process cannot write them into the file.
 std::string refusal_of_rest(const std::string& path) {
   const bool has_log = has_content(path + "-wal");
   if (folder_is_writable(path) || !(has_log || has_content(path + "-journal"))) return "";
@@ -84,7 +84,7 @@ std::string read_only_problem(const std::string& path) {
 
 namespace {
 
-/// A file that is not there yet, in a folder where it cannot be made.
+/// Refuses an absent file in a folder where it cannot be made.
 std::string refusal_of_creation(const DatabaseError& error, const std::string& path) {
   if (access(path.c_str(), F_OK) == 0) return "";
   const std::string folder = parent_folder(path);

@@ -28,7 +28,7 @@ std::string make_parent_folders(const std::string& path) {
   for (const auto& part : std::filesystem::path(parent_folder(path))) {
     folder /= part;
     if (mkdir(folder.c_str(), 0700) == 0) continue;
-    const int cause = errno;  // a folder that is there may also be one in which nothing can be made
+    const int cause = errno;  // EEXIST and others also come from an existing folder in which nothing can be made
     if (cause != EEXIST && access(folder.c_str(), F_OK) != 0)
       return fmt::format("folder {} cannot be made: {}", folder.string(), std::strerror(cause));
   }

@@ -5,14 +5,14 @@
 
 namespace seqtile::cache {
 
-/// "." for a plain name.
+/// The folder of `path`; "." for a plain name.
 std::string parent_folder(const std::string& path);
 
-/// Makes the folders that lead to `path`, mode 0700, as the XDG base directory rules ask. Returns which one cannot be
-/// made and why, or nothing.
+/// Makes the folders that lead to `path`, mode 0700, as the XDG base directory rules ask. Returns the folder that
+/// cannot be made and the reason, or an empty text.
 std::string make_parent_folders(const std::string& path);
 
-/// `path`, or the first of `path`2, `path`3, ... that no file has.
+/// The first of `path`, `path`2, `path`3, ... that names no file.
 std::string free_name(const std::string& path);
 
 }  // namespace seqtile::cache

@@ -1,10 +1,10 @@
 // cache/database/schema.h -- every SQL statement of the two stores, and their schema versions.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file is ours when its application_id, user_version and the text of its tables and indexes equal what is written
-// here; a version number alone can be forged or left over. Views are for people: they may be dropped, changed or added
-// to, and the library never reads them. The comments inside the statements are stored in the file, where `.schema`
-// shows them. Changing a statement of a table or index needs a new schema version. Meaning of all columns:
+// A file is ours if its application_id, user_version and the texts of its tables and indexes equal those written here;
+// a version number alone can be forged or left over. Views are for people: they may be dropped, changed or added to,
+// and the library never reads them. The comments inside the statements are stored in the file, and `.schema` shows
+// them. Changing a statement of a table or index needs a new schema version. Meaning of all columns:
 // docs/cache_format.md.
 #pragma once
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace seqtile::cache {
 
 struct Schema {
-  const char* subject;  ///< for people
+  const char* subject;  ///< name of the store in messages
   int32_t application_id;
   int32_t user_version;
   std::span<const char* const> tables;  ///< tables and indexes, compared word for word when a file is opened
@@ -261,7 +261,7 @@ inline constexpr Schema kArtifactSchema{"an artifact store (artifacts.db)", 0x73
 inline constexpr const char* kSelectArtifact =
     "SELECT manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, gpu_launch, used_us, mac, code "
     "FROM artifact WHERE key_hash = ?1";
-// From both ends, for a file with a damaged page in between.
+// Both directions, for a file with a damaged page in between.
 inline constexpr const char* kArtifactKeys[] = {"SELECT key_hash FROM artifact ORDER BY key_hash",
                                                 "SELECT key_hash FROM artifact ORDER BY key_hash DESC"};
 inline constexpr const char* kSelectManifest = "SELECT manifest FROM artifact WHERE key_hash = ?1";

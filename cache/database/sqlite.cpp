@@ -20,7 +20,7 @@ void Statement::bind(double value) { require(sqlite3_bind_double(statement_, nex
 void Statement::bind_null() { require(sqlite3_bind_null(statement_, next_parameter_++)); }
 
 void Statement::bind(std::string_view text) {
-  // A null pointer would bind NULL, so an empty view gets an address.
+  // A null pointer would bind NULL, so that an empty view needs another address.
   require(sqlite3_bind_text64(statement_, next_parameter_++, text.empty() ? "" : text.data(), text.size(),
                               SQLITE_TRANSIENT, SQLITE_UTF8));
 }

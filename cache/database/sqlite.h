@@ -1,8 +1,8 @@
 // cache/database/sqlite.h -- SQLite's handles with C++ lifetimes, typed columns, and errors as one exception.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Private to cache/. `DatabaseError` never leaves a store: database_file.cpp turns it into a counter and a log line. A
-// column whose stored type is not the declared one is damage, so the readers here never convert.
+// Private to cache/. `DatabaseError` never leaves a store: database_file.cpp turns it into a counter and a log line.
+// The readers here never convert: a column whose stored type is not the declared one is damage.
 #pragma once
 #include <sqlite3.h>
 
@@ -29,7 +29,8 @@ class DatabaseError : public std::runtime_error {
   int code_;
 };
 
-/// A prepared statement on loan from its Connection; reset when it goes out of scope. Parameters are bound in order.
+/// A prepared statement on loan from its Connection. Parameters are bound in order. The destructor resets the
+/// statement.
 class Statement {
  public:
   explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
@@ -44,7 +45,7 @@ class Statement {
   /// The bytes must live until the statement has run.
   void bind_blob(std::span<const std::byte> bytes);
 
-  /// True when there is a row to read.
+  /// Returns true if there is a row to read.
   bool step();
   /// Runs a statement that returns no row.
   void run() {
@@ -52,7 +53,7 @@ class Statement {
     }
   }
 
-  /// Each returns false, leaving `out` alone, when the column is not of that type.
+  /// Each returns false and leaves `out` alone if the column has another type.
   bool read(int column, int64_t& out);
   bool read(int column, double& out);
   bool read(int column, std::string& out);
@@ -67,14 +68,14 @@ class Statement {
 /// One open database file and its prepared statements. Not thread-safe.
 class Connection {
  public:
-  /// Throws DatabaseError. `flags` are those of sqlite3_open_v2.
+  /// Errors: DatabaseError. `flags` as for sqlite3_open_v2.
   Connection(const std::string& path, int flags);
   sqlite3* get() const { return handle_.get(); }
-  /// Prepared once per text; `sql` must be one of the constants of schema.h (found by address).
+  /// Prepares each text once. `sql` must be a constant of schema.h, because statements are found by its address.
   Statement prepare(const char* sql);
   void execute(const char* sql);
   bool is_read_only() const;
-  /// The path no longer names the file that is open.
+  /// True if the path no longer names the open file.
   bool has_moved() const;
 
  private:
@@ -88,9 +89,9 @@ class Connection {
   std::unordered_map<const char*, std::unique_ptr<sqlite3_stmt, Finalize>> statements_;
 };
 
-/// Throws DatabaseError at the first damage of the file's structure; reads the whole file.
+/// Reads the whole file. Errors: DatabaseError at the first damage of its structure.
 void check_structure(Connection& connection);
-/// All that SQLite finds wrong with the file, a line each.
+/// All structural problems that SQLite finds, one line each.
 std::vector<std::string> structure_problems(Connection& connection);
 
 }  // namespace seqtile::cache

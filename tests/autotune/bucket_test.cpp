@@ -10,7 +10,7 @@ using namespace seqtile;
 using namespace seqtile::autotune;
 
 TEST_CASE("bucket: every length of 1..1,000,000 lies in exactly one bucket", "[autotune][bucket]") {
-  // The ladder, walked once: adjacent, without gaps or overlaps.
+  // The ladder, walked once, has adjacent buckets without gaps or overlaps.
   const auto ladder = buckets(1, 1'000'000);
   int64_t next = 1;
   for (size_t i = 0; i < ladder.size(); ++i) {

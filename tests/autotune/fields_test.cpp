@@ -90,7 +90,7 @@ TEST_CASE("make_key: every part of it changes the key", "[autotune][keys]") {
                             DeviceInfo{"cpu", "Some CPU", {{"cores", "2"}, {"model", "26.1"}}},
                             DeviceInfo{"sim", "Some CPU", {{"cores", "2"}, {"model", "25.1"}}}})
     CHECK(base != text(make_key(op, workload, facts, "cold")));
-  // The name is for people: a renamed device of the same facts keeps its records.
+  // The device's name is for people: a renamed device with the same facts keeps its records.
   CHECK(base == text(make_key(op, workload, {"cpu", "Same CPU, new name", device.facts}, "cold")));
 }
 

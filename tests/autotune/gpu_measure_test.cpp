@@ -1,7 +1,7 @@
 // tests/autotune/gpu_measure_test.cpp -- measuring on GPUs: events, graphs, flushed caches, memory of the device.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device runs on the PTX machine, but is not known as a simulated one, so that it is timed as a GPU is.
+// The device runs on the PTX machine. It is not registered as a simulated one, so that it is timed as a GPU.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -16,11 +16,11 @@ using namespace seqtile::autotune;
 
 namespace {
 
-/// Counts what the meter asks of a GPU, and may have too little memory.
+/// A GPU that counts the meter's calls and may have too little memory.
 class CountingGpu final : public Device, public DeviceMemory, public DeviceStreams {
  public:
   CountingGpu() : inner_(open_device("sim:sm_80", 1)), target_(inner_->target()), info_{"cuda", "fake GPU", {}} {
-    target_.gpu.l2_bytes = 1 << 16;  // so that flushing costs little
+    target_.gpu.l2_bytes = 1 << 16;  // a small cache makes flushing cheap
   }
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
@@ -61,7 +61,7 @@ class CountingGpu final : public Device, public DeviceMemory, public DeviceStrea
 
   int64_t launches = 0, flushes = 0, graphs = 0;
   size_t most_bytes = SIZE_MAX;
-  std::vector<uint64_t> bases;  ///< of the first tensor, by launch
+  std::vector<uint64_t> bases;  ///< address of the first tensor, by launch
 
  private:
   std::unique_ptr<Device> inner_;
@@ -114,7 +114,7 @@ TEST_CASE("gpu measuring: a graph is captured once for a candidate's samples", "
   const Series series = bench.measure(plain, true, true);
   CHECK(series.us.size() == 3);
   CHECK(bench.gpu.graphs >= 1);
-  CHECK(bench.gpu.graphs <= 2);  // the first launches make one of a single launch
+  CHECK(bench.gpu.graphs <= 2);  // the first launches make a graph of one launch
 }
 
 TEST_CASE("gpu measuring: verified through copies, guard bands included", "[autotune][worker]") {

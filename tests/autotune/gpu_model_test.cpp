@@ -1,4 +1,4 @@
-// tests/autotune/gpu_model_test.cpp -- the order in which the model of GPUs puts launches.
+// tests/autotune/gpu_model_test.cpp -- the order of launches by the cost model of GPUs.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/gpu_model.h"
 
@@ -15,7 +15,7 @@ namespace {
 const GpuFacts& h200() { return find_profile("h200")->facts; }
 const GpuFacts& a100() { return find_profile("a100")->facts; }
 
-/// A product of 4096^3 in tiles of 128 x 128 x 64 as mma.sync, four stages.
+/// A product of 4096^3 in tiles of 128 x 128 x 64, by mma.sync with four stages.
 GpuWork product() {
   GpuWork work;
   work.programs = 32 * 32;
@@ -95,9 +95,9 @@ TEST_CASE("gpu model: what does not fit a multiprocessor is never fast", "[autot
   GpuWork work = product();
   CHECK(resident_programs(work, h200()) == 1);
   work.shared_bytes = 32768;
-  CHECK(resident_programs(work, h200()) == 2);  // 65536 registers, 256 threads of 128
+  CHECK(resident_programs(work, h200()) == 2);  // registers limit: 65536 in all, 128 for each of 256 threads
   work.registers = 32;
-  CHECK(resident_programs(work, h200()) == 6);  // shared memory
+  CHECK(resident_programs(work, h200()) == 6);  // shared memory limits
   work.shared_bytes = 240 << 10;
   CHECK(resident_programs(work, h200()) == 0);
   CHECK(std::isinf(predict_us(work, h200())));
@@ -109,7 +109,7 @@ TEST_CASE("gpu model: what does not fit a multiprocessor is never fast", "[autot
 
 TEST_CASE("gpu model: counts take the place of estimates and add up by weight", "[autotune][gpu_model]") {
   ProgramCounts whole;
-  whole.add({100, 10, 20}, -1.5);  // three turns less than two
+  whole.add({100, 10, 20}, -1.5);  // three turns less than with two
   whole.add({180, 20, 36}, 2.5);
   CHECK(whole.warp_instructions == Approx(300));
   GpuWork work = product();

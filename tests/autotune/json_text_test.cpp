@@ -1,4 +1,4 @@
-// tests/autotune/json_text_test.cpp -- JSON as people have it, and what else they give in its place.
+// tests/autotune/json_text_test.cpp -- JSON as people write it, and refusals of other files given in its place.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// tests/autotune/key_difference_test.cpp -- the words for a key without a record: the device first, no idle facts.
+// tests/autotune/key_difference_test.cpp -- the text about a key without a record: the device first, no idle facts.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/key_difference.h"
 

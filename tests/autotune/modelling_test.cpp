@@ -1,4 +1,4 @@
-// tests/autotune/modelling_test.cpp -- decisions for a GPU that is not here, and what the GPU itself makes of them.
+// tests/autotune/modelling_test.cpp -- decisions for a GPU that is not here, and the GPU's later measurements of them.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ const std::string kForms = "a/16,b/16,c/16";
 
 Config config(const std::string& form) { return {{"form", form}, {"block", int64_t{16}}}; }
 
-/// The toy operation on a GPU; its model knows how many instructions a program of each form takes.
+/// The toy operation on a GPU. The cost model knows the instructions of a program of each form.
 struct World {
   test::TempFolder folder;
   std::unique_ptr<cache::TuningStore> store =
@@ -30,7 +30,7 @@ struct World {
   Registry registry;
   std::map<std::string, double> instructions = {{"a", 9e4}, {"b", 6e4}, {"c", 8e4}};
   std::string forms = kForms;
-  bool has_samples = true, has_samples_of_length = false;  ///< the same small call for all lengths, or one each
+  bool has_samples = true, has_samples_of_length = false;  ///< one small call for all lengths, or one for each
 
   World() {
     OpDef op = test::toy_add_op();
@@ -89,7 +89,7 @@ TEST_CASE("modelling: every bucket is decided and has its binary, and nothing is
   CHECK(runner.kept == std::set<std::string>{config("b").json()});
   CHECK(report.binaries == 1);
   const auto trials = world.trials(512);
-  REQUIRE(trials.contains("a"));  // the default was a candidate
+  REQUIRE(trials.contains("a"));  // the default is a candidate
   CHECK(trials.at("a").outcome == "modelled");
   CHECK(trials.at("a").samples == 0);
   CHECK(trials.at("a").median_us > trials.at("b").median_us);
@@ -120,7 +120,7 @@ TEST_CASE("modelling: a slow machine counts as much, and decides the same, as a 
     World world;
     world.has_samples_of_length = true;
     FakeRunner runner(flat);
-    runner.counter = [&](const CountTask& task) {  // against the model, b is the slowest
+    runner.counter = [&](const CountTask& task) {  // the counts contradict the model: b is the slowest
       runner.clock_s += seconds;
       return Counted{{}, {task.config.get_string("form") == "b" ? 2e5 : 5e4, 0, 0}};
     };
@@ -186,13 +186,13 @@ TEST_CASE("modelling: an operation whose counting is cut off decides nothing, an
   world.options.budget_s = 0;
   FakeRunner whole(flat);
   CHECK(world.run(whole).complete);
-  CHECK(whole.counts > 100);  // all of them
+  CHECK(whole.counts > 100);  // all small calls
 }
 
 TEST_CASE("modelling: what the machine does not know is ranked by the model and says so", "[autotune][modelling]") {
   World world;
   FakeRunner runner(flat);
-  runner.counter = [](const CountTask& task) {  // all counted take twice their estimate
+  runner.counter = [](const CountTask& task) {  // counted programs take twice the estimate
     const std::string form = task.config.get_string("form");
     if (form == "b") return Counted{{"error", "line 12: no such form"}, {}};
     return Counted{{}, {form == "a" ? 18e4 : 16e4, 0, 0}};
@@ -208,7 +208,7 @@ TEST_CASE("modelling: neighbours share a configuration that the model cannot tel
   world.has_samples = false;
   OpDef op = world.registry.find("toy_add");
   op.gpu_work = [](const Workload&, const Config& c, int64_t length, const Target&) {
-    // b and c take turns to be 2 % faster; a is right only for the shortest.
+    // b and c take turns at being 2 % faster; a is right only for the shortest length.
     const std::string form = c.get_string("form");
     const bool is_turn = (bucket_index(length) % 2 == 0) == (form == "b");
     GpuWork work;
@@ -237,7 +237,7 @@ TEST_CASE("modelling: a configuration that does not compile leaves the field", "
   CHECK(world.trials(512).at("b").outcome == "refused");
   FakeRunner gpu(flat, 0.005);
   world.run(gpu, Evidence::measured);
-  CHECK(world.trials(512).at("b").outcome == "ok");  // the GPU's own compiler takes it
+  CHECK(world.trials(512).at("b").outcome == "ok");  // the GPU's own compiler takes the kernel
 
   World hopeless;
   FakeRunner broken(flat);
@@ -261,7 +261,7 @@ TEST_CASE("modelling: a binary that the artifact store does not take is counted 
 TEST_CASE("modelling: the GPU itself measures what was modelled, from the default on", "[autotune][modelling]") {
   World world;
   FakeRunner model(flat);
-  world.run(model);  // b everywhere
+  world.run(model);  // chooses b everywhere
 
   FakeRunner gpu([](const Config& c, int64_t) { return c.get_string("form") == "c" ? 80.0 : 100.0; }, 0.005);
   const TuneReport report = world.run(gpu, Evidence::measured);
@@ -271,14 +271,14 @@ TEST_CASE("modelling: the GPU itself measures what was modelled, from the defaul
     CHECK((record.origin == cache::Origin::tuned || record.origin == cache::Origin::merged));
     CHECK(Config::parse(record.config_json) == config("c"));
     CHECK(record.samples > 0);
-    CHECK(record.default_us == Approx(100).epsilon(0.2));  // the default's time, not the modelled choice's
+    CHECK(record.default_us == Approx(100).epsilon(0.2));  // the time of the default, not of the modelled choice
   }
-  CHECK(world.trials(512).at("b").outcome == "ok");  // it raced
+  CHECK(world.trials(512).at("b").outcome == "ok");  // the modelled choice raced
 
   FakeRunner third(flat);
   CHECK(world.run(third, Evidence::measured).trials == 0);
   FakeRunner profile(flat);
-  CHECK(world.run(profile).modelled == 0);  // what was measured stays
+  CHECK(world.run(profile).modelled == 0);  // measured records stay
 }
 
 TEST_CASE("modelling: the default is kept where measuring shows the model wrong", "[autotune][modelling]") {
@@ -312,7 +312,7 @@ TEST_CASE("modelling: memory that was short is no verdict for ever", "[autotune]
   gpu.check_failures[config("b").json()] = {"oom", "the GPU has no more memory"};
   world.run(gpu, Evidence::measured, 1);
   CHECK(world.trials(1).at("b").outcome == "oom");
-  // The next search of this bucket, here after a change of the space, tries it again.
+  // The next search of this bucket, here after a change of the space, tries b again.
   auto record = world.records().at(0);
   record.space_hash = std::string(64, '0');
   world.store->publish(world.key(), record, {});

@@ -1,4 +1,4 @@
-// tests/autotune/rank_finals_test.cpp -- what all ranks decide together, on a fake clock with known true times.
+// tests/autotune/rank_finals_test.cpp -- decisions of all ranks together, on a fake clock with known true times.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <set>
@@ -13,7 +13,7 @@ using test::config, test::FakeRunner, test::World;
 
 namespace {
 
-/// The toy operation, as if two ranks ran it.
+/// The toy operation as two ranks would run it.
 struct RankWorld : World {
   RankWorld() {
     OpDef op = test::toy_add_op();
@@ -36,12 +36,12 @@ struct RankWorld : World {
 
 const std::string kForms = "a/16,b/16,c/16";
 
-/// b is the fastest one for a process that waits for nobody.
+/// b is the fastest for a process without peers,
 double alone(const Config& c, int64_t) {
   const std::string form = c.get_string("form");
   return form == "a" ? 100 : form == "b" ? 70 : 80;
 }
-/// And the slowest one where the ranks wait for each other.
+/// and the slowest if the ranks wait for each other.
 double together(const Config& c, int64_t) {
   const std::string form = c.get_string("form");
   return form == "a" ? 110 : form == "b" ? 130 : 90;
@@ -60,12 +60,14 @@ TEST_CASE("rank finals: what is the fastest alone and not together is not chosen
   REQUIRE(records.size() == 1);
   CHECK(world.chosen_at(kForms, 64) == "c");
   CHECK(records[0].origin == cache::Origin::tuned);
-  CHECK(records[0].default_us / records[0].median_us == Approx(110.0 / 90).epsilon(0.05));  // both as all ranks do it
+  // Both times come from races of all ranks.
+  CHECK(records[0].default_us / records[0].median_us == Approx(110.0 / 90).epsilon(0.05));
   const cache::TrialRow chosen = world.trial_of(kForms, 64, "c"), other = world.trial_of(kForms, 64, "b");
   CHECK((chosen.ranks == 2 && chosen.chosen && other.ranks == 2 && !other.chosen));
   CHECK((chosen.ranks_p20_us <= chosen.ranks_us && chosen.ranks_us <= chosen.ranks_p80_us));
   CHECK(other.ranks_us / chosen.ranks_us == Approx(130.0 / 90).epsilon(0.05));  // the clock drifts from round to round
-  for (const auto& row : world.trials(kForms, 64))  // stay comparable with those that no rank has run
+  // Times in one process stay comparable with the times of trials that no rank has run.
+  for (const auto& row : world.trials(kForms, 64))
     CHECK(row.median_us == Approx(alone(Config::parse(row.config_json), 64)).epsilon(0.2));
   CHECK(world.acknowledged.back().ends_with(", by all 2 ranks"));
   CHECK(runner.kept.contains(records[0].config_json));
@@ -91,7 +93,7 @@ TEST_CASE("rank finals: inside the noise the winner of the first stage stays", "
     world.tune(runner, kForms, 64, 64);
     kept += world.chosen_at(kForms, 64) == "b";
   }
-  CHECK(kept >= 34);  // a default that seems 2 % faster takes its place
+  CHECK(kept >= 34);  // the default wins if it seems 2 % faster
 }
 
 TEST_CASE("rank finals: what ranks cannot run together is a failed trial", "[autotune][tuner]") {
@@ -101,7 +103,7 @@ TEST_CASE("rank finals: what ranks cannot run together is a failed trial", "[aut
   SECTION("a challenger") {
     runner.rank_failures[config("c", 16).json()] = {"hang", "no answer within 20 s"};
     CHECK(world.tune(runner, kForms, 64, 64).complete);
-    CHECK(world.chosen_at(kForms, 64) == "a");  // the default is faster together than what was fastest alone
+    CHECK(world.chosen_at(kForms, 64) == "a");  // the default is faster on all ranks than the fastest in one process
     CHECK(world.trial_of(kForms, 64, "c").ranks == 2);
     CHECK(world.trial_of(kForms, 64, "c").detail == "no answer within 20 s");
   }
@@ -180,7 +182,7 @@ TEST_CASE("rank finals: Ctrl-C keeps what is decided and the next run goes on", 
   interrupt = false;
   const TuneReport rest = world.tune(second, kForms, 512, 64);
   CHECK(rest.complete);
-  CHECK(cut.rank_races + rest.rank_races == cut.buckets);  // every end changes, so that every bucket is timed, once
+  CHECK(cut.rank_races + rest.rank_races == cut.buckets);  // each end changes, so that each bucket is timed once
   for (const auto& record : world.records(kForms)) CHECK(world.chosen_at(kForms, record.hi) == "c");
 }
 

@@ -18,7 +18,8 @@ namespace {
 
 constexpr const char* kFabrics[] = {"threads", "processes"};
 
-// Until a group that does not end is ended, beyond its own rounds. Busy cores have time to start one that does.
+// The limit after which a group that does not end is killed, beyond its own rounds. Busy cores need time to start a
+// group.
 #if defined(__SANITIZE_THREAD__)
 constexpr double kMeasureS = 20;
 #else
@@ -27,7 +28,7 @@ constexpr double kMeasureS = 4;
 
 Config config(const std::string& form) { return {{"form", form}, {"block", int64_t{4}}}; }
 
-/// Both stores and real workers.
+/// Both stores, and real workers.
 struct Bench {
   test::TempFolder folder;
   std::unique_ptr<cache::TuningStore> store;
@@ -71,7 +72,7 @@ TEST_CASE("rank race: every rank runs every candidate, the slowest one counts", 
         CHECK(one.verdict.detail == "");
         CHECK(one.us.size() >= 3);
       }
-      CHECK(median(series[1].us) > 5 * median(series[0].us));  // rank 1 alone is late
+      CHECK(median(series[1].us) > 5 * median(series[0].us));  // rank 1 is late
     }
 }
 
@@ -90,7 +91,7 @@ TEST_CASE("rank race: a rank that dies or stays is to blame, and the others go o
 }
 
 TEST_CASE("rank race: the tuner stores what all ranks have chosen", "[autotune][worker]") {
-  for (const std::string other : {"late", "dies"}) {  // the default, and as fast as the other one for one process
+  for (const std::string other : {"late", "dies"}) {  // the default, which is as fast as "together" in one process
     INFO(other);
     Bench bench;
     const Workload workload = test::toy_ranks(other + "/4,together/4", "threads");

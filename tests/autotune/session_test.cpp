@@ -1,4 +1,4 @@
-// tests/autotune/session_test.cpp -- what the tuner decides, on a fake clock with known true times.
+// tests/autotune/session_test.cpp -- the tuner's decisions, on a fake clock with known true times.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/tuning/session.h"
 
@@ -49,7 +49,7 @@ TEST_CASE("session: covers every bucket, tunes, and finds what is fastest at eac
     }
     CHECK(record.samples > 0);
     CHECK(record.default_us > 0);
-    CHECK(runner.kept.contains(record.config_json));  // a decision without its binary would be useless
+    CHECK(runner.kept.contains(record.config_json));  // a decision needs its binary
   }
   CHECK(worst < 1.06);
   CHECK(report.ranges >= 3);
@@ -94,7 +94,7 @@ TEST_CASE("session: one candidate added to the space costs one trial per tuned b
   World world;
   world.options.merge = false;
   FakeRunner runner(crossing);
-  // The space belongs to the operation: its forms are a static field here, so the test keeps the key and swaps the
+  // The space belongs to the operation: its forms are a static field here, so that the test keeps the key and swaps the
   // space.
   std::string forms = "a/16,b/16";
   OpDef op = test::toy_add_op();
@@ -216,7 +216,7 @@ TEST_CASE("session: every bucket is built before one is measured, with a binary 
   OpDef op = test::toy_add_op();
   const auto space_of = op.config_space;
   op.config_space = [&](const Workload& w, int64_t, const Target& t) { return space_of(w, 1, t); };
-  op.default_config = [](const Workload&, int64_t length, const Target&) {  // another one in every bucket
+  op.default_config = [](const Workload&, int64_t length, const Target&) {  // the default differs in each bucket
     return config("f" + std::to_string(bucket_index(length) % 60), 16);
   };
   world.registry = Registry();
@@ -231,7 +231,7 @@ TEST_CASE("session: every bucket is built before one is measured, with a binary 
     built = world.records(forms);
     checks = runner.bucket_checks;
   };
-  world.options.budget_s = 1;  // of the fake clock: measuring begins and does not end
+  world.options.budget_s = 1;  // 1 s of the fake clock: measuring begins and does not end
   const TuneReport report =
       world.tune(runner, {{"one", test::toy_add(forms), 1, 512}, {"two", test::toy_add(forms), 1, 512}});
   const auto num_buckets = static_cast<int64_t>(buckets(1, 512).size());
@@ -327,7 +327,7 @@ TEST_CASE("session: a budget that ends early leaves coverage and the best so far
   const TuneReport report = world.tune(runner, kCrossing, 2048);
   CHECK(report.covered);
   CHECK_FALSE(report.complete);
-  CHECK(report.seconds < 3);  // one search at most is under way when the time is up
+  CHECK(report.seconds < 3);  // at most one search is under way when the time is up
   CHECK(world.records(kCrossing).size() == 61);
 
   world.options.budget_s = 0;
@@ -372,7 +372,7 @@ TEST_CASE("session: an interrupt keeps what was measured and the next run goes o
   const TuneReport rest = world.tune(second, kCrossing, 1024);
   CHECK(rest.complete);
   CHECK(rest.trials > 0);
-  // No candidate of any bucket is counted twice.
+  // Each candidate of a bucket is counted once.
   int64_t rows = 0;
   for (const Bucket& b : buckets(1, 1024)) rows += static_cast<int64_t>(world.trials(kCrossing, b.lo).size());
   CHECK(report.trials + rest.trials == rows);
@@ -390,7 +390,7 @@ TEST_CASE("session: a search cut short is finished from its stored trials", "[au
   };
   FakeRunner runner(model);
   int measurements = 0;
-  runner.on_measure = [&] { interrupt = ++measurements >= 3; };  // coverage, batch one, batch two of three
+  runner.on_measure = [&] { interrupt = ++measurements >= 3; };  // the coverage, batch one, and batch two of three
   const TuneReport cut = world.tune(runner, forms, 64, 64);
   CHECK(cut.interrupted);
   CHECK(cut.tunings == 0);

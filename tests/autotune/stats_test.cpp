@@ -22,12 +22,12 @@ TEST_CASE("stats: a bound needs enough values", "[autotune][stats]") {
   CHECK(median_upper_bound({1, 2, 3, 4, 5}, 0.05) == 5);
   std::vector<double> eleven(11);
   for (int i = 0; i < 11; ++i) eleven[i] = i;
-  CHECK(median_upper_bound(eleven, 0.01) == 9);  // the second largest: 12 / 2048
+  CHECK(median_upper_bound(eleven, 0.01) == 9);  // the second largest, at the level 12 / 2048
 }
 
 TEST_CASE("stats: the bound fails no more often than it says", "[autotune][stats]") {
   std::mt19937 random(7);
-  std::lognormal_distribution<double> skewed(0, 0.5);  // median 1
+  std::lognormal_distribution<double> skewed(0, 0.5);  // the median is 1
   int below = 0;
   for (int i = 0; i < 20000; ++i) {
     std::vector<double> values(10);

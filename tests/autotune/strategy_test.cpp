@@ -105,11 +105,11 @@ TEST_CASE("strategy halving: fewer candidates for more rounds, and a good one at
   for (size_t i = 0; i < 32; ++i)
     if (recording.times[i]) best_of_first = std::min(best_of_first, *recording.times[i]);
   CHECK(outcome.best_time == best_of_first);
-  CHECK(recording.times[outcome.asked.back()]);  // a failed one is never asked for again
+  CHECK(recording.times[outcome.asked.back()]);  // a failed candidate is never asked for again
 }
 
 TEST_CASE("strategy evolutionary: beats the model's first choices by following measurements", "[autotune][strategy]") {
-  const Recording recording(2.0);  // a model that knows next to nothing
+  const Recording recording(2.0);  // the model knows next to nothing
   int better = 0, trials = 0;
   for (int seed = 0; seed < 20; ++seed) {
     const auto outcome = search(*make_strategy("evolutionary", recording.ranked, seed), recording);

@@ -1,6 +1,7 @@
 # tests/autotune/tests.cmake -- buckets, spaces, tuner and workers; the engine.
 # SPDX-License-Identifier: Apache-2.0
-# A program of its own: it interposes malloc and pthread_mutex_lock. Sanitizers do too, so they leave that file out.
+# engine_tests is a program of its own, because it interposes malloc and pthread_mutex_lock. Sanitizers interpose them
+# too, so that sanitized builds leave that file out.
 set(engine_tests
   autotune/engine/index_check_test.cpp
   autotune/engine/overlap_test.cpp
@@ -20,13 +21,13 @@ if(NOT SEQTILE_SANITIZE)
   list(APPEND engine_tests autotune/engine/engine_hot_path_test.cpp)
 endif()
 seqtile_test(engine ${engine_tests})
-add_dependencies(engine_tests seqtile_cli)  # the worker of its tunings
+add_dependencies(engine_tests seqtile_cli)  # seqtile is the worker of the tunings
 add_executable(exit_helper support/fakes/exit_helper.cpp)
 target_link_libraries(exit_helper PRIVATE seqtile seqtile_flags)
 target_compile_definitions(engine_tests PRIVATE SEQTILE_EXIT_HELPER="$<TARGET_FILE:exit_helper>")
 add_dependencies(engine_tests exit_helper)
 
-# The tuner's worker in these tests, and a tuning process that can be killed.
+# The helper is the tuner's worker in these tests, and a tuning process that a test can kill.
 add_executable(tuning_helper support/fakes/tuning_helper.cpp support/fakes/toy_ops.cpp)
 target_link_libraries(tuning_helper PRIVATE seqtile seqtile_flags)
 seqtile_test(autotune

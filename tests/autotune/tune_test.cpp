@@ -1,4 +1,4 @@
-// tests/autotune/tune_test.cpp -- tune() as users call it: real kernels, real processes, real files.
+// tests/autotune/tune_test.cpp -- tune() as users call it, with real kernels, processes and files.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/tuner.h"
 
@@ -17,7 +17,7 @@ using namespace seqtile::autotune;
 
 namespace {
 
-/// A folder with both stores; locks go there as well.
+/// A folder with both stores and the locks.
 struct Files {
   test::TempFolder folder;
   std::unique_ptr<cache::TuningStore> store;
@@ -49,13 +49,13 @@ struct Files {
   }
 };
 
-/// A tuning process of its own; its output goes to `output`.
+/// Starts a tuning process whose output goes to `output`.
 pid_t start_tuning(const Files& files, const std::string& forms, int64_t hi, const std::string& output) {
   const pid_t pid = fork();
   REQUIRE(pid >= 0);
   if (pid != 0) return pid;
   if (!freopen(output.c_str(), "w", stdout)) _exit(3);
-  unsetenv("SEQTILE_WORKER");  // the helper serves as its own worker
+  unsetenv("SEQTILE_WORKER");  // the helper is its own worker
   execl(SEQTILE_TUNING_HELPER, "tuning_helper", files.folder.path().c_str(), forms.c_str(), std::to_string(hi).c_str(),
         nullptr);
   _exit(3);
@@ -164,7 +164,7 @@ TEST_CASE("tune: two processes at once measure nothing twice", "[autotune][tune]
 TEST_CASE("tune: killed twenty times at random moments, nothing acknowledged is lost", "[autotune][tune]") {
   std::mt19937 random(11);
   auto files = std::make_unique<Files>();
-  std::set<std::string> acknowledged;  // "[lo..hi]"
+  std::set<std::string> acknowledged;  // texts "[lo..hi]"
   int killed = 0, finished = 0;
   while (killed < 20 || finished == 0) {
     const std::string output = files->folder.file("out.txt");
@@ -190,13 +190,13 @@ TEST_CASE("tune: killed twenty times at random moments, nothing acknowledged is 
     CHECK(status == 0);
     CHECK(acknowledged.size() == buckets(1, 4096).size());
     if (killed == 20) break;
-    files.reset();  // a fast machine: once more from nothing
+    files.reset();  // on a fast machine, starts again with empty stores
     files = std::make_unique<Files>();
     acknowledged.clear();
   }
 }
 
-// Not part of ctest, because what it shows depends on the machine: autotune_tests "[measured]" -s
+// Not part of ctest, because the result depends on the machine: autotune_tests "[measured]" -s
 TEST_CASE("tune: on this machine the default, raced against its own copy, is kept", "[.][measured]") {
   Files files;
   TuneOptions options;

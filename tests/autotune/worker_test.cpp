@@ -136,7 +136,7 @@ TEST_CASE("worker: memory is limited", "[autotune][worker]") {
 #endif
 
 TEST_CASE("worker: a crash while measuring is put down to the right candidate", "[autotune][worker]") {
-  // Compiled but deliberately not verified, which the tuner never does.
+  // The tuner never measures without verifying; this test does.
   Bench bench;
   const std::vector<Config> racing{config("plain"), config("segfault"), config("plain", 16)};
   bench.runner->compile(racing);
@@ -166,7 +166,7 @@ TEST_CASE("worker: long launches are measured on a slice of the grid", "[autotun
   const auto brief = bench.runner->measure(slow, {16, 5, 5, 5, false})[0];
   const auto long_one = bench.runner->measure(slow, {8192, 5, 5, 5, false})[0];
   CHECK(long_one.sliced);
-  // 512 times as many programs: scaled, not cut off.
+  // 512 times as many programs are scaled, not cut off.
   CHECK(median(long_one.us) > 100 * median(brief.us));
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("worker: a program that does not serve as a worker is named", "[autotu
 TEST_CASE("worker: its process ends with the tuner's end of the connection", "[autotune][worker]") {
   setenv("SEQTILE_WORKER", SEQTILE_TUNING_HELPER, 1);
   const std::string program = SEQTILE_TUNING_HELPER;
-  // A worker in an endless kernel, whose tuner is gone: nobody kills it, so it must notice by itself.
+  // A worker in an endless kernel must notice by itself that its tuner is gone, because no process kills it.
   const pid_t tuner = fork();
   REQUIRE(tuner >= 0);
   if (tuner == 0) {
@@ -241,7 +241,7 @@ TEST_CASE("worker: on a simulated GPU right and wrong candidates are told apart"
   REQUIRE(series.verdict.ok());
   REQUIRE(series.us.size() >= 5);
   CHECK(series.us.front() > 0);
-  CHECK(series.us.front() == series.us.back());  // of counters, not of a clock
+  CHECK(series.us.front() == series.us.back());  // times come from counters, not from a clock
   for (const auto& [form, outcome] : {std::pair{"wrong", "wrong_result"},
                                       {"unwritten", "wrong_result"},
                                       {"oob", "oob_write"},
@@ -285,7 +285,8 @@ TEST_CASE("worker: small calls are counted for a GPU that is not here", "[autotu
   REQUIRE(counted.size() == 4);
   REQUIRE(counted[0].verdict.detail == "");
   CHECK(counted[0].counts.warp_instructions > 0);
-  const double sectors = 2 * 16 * static_cast<double>(bench.workload.fields.get_int("n")) * 4 / 32;  // read and written
+  // Sectors are read and written.
+  const double sectors = 2 * 16 * static_cast<double>(bench.workload.fields.get_int("n")) * 4 / 32;
   CHECK(counted[0].counts.global_sectors == Approx(sectors));
   CHECK(counted[1].counts.global_sectors == Approx(4 * sectors));
   CHECK_FALSE(counted[2].verdict.ok());

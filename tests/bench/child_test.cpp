@@ -1,4 +1,4 @@
-// tests/bench/child_test.cpp -- a peer's process stands still but while it works on a command, and ends with its owner.
+// tests/bench/child_test.cpp -- a peer's process runs only while it works on a command, and ends with its owner.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peers/child.h"
 
@@ -14,7 +14,7 @@
 namespace seqtile::bench {
 namespace {
 
-/// Answers with its number, after which it and a process of its own go on spinning.
+/// A peer that answers with its process ids, and then spins together with a process of its own.
 constexpr const char* kSpinner = R"(
 import json, os, sys, threading
 other = os.fork()
@@ -30,7 +30,7 @@ os.kill(other, 9)
 os._exit(0)
 )";
 
-/// 'T' for a stopped process; '-' where there is none.
+/// The state of a process, 'T' if it is stopped; '-' if there is none.
 char state_of(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -38,7 +38,7 @@ char state_of(int pid) {
   return text[text.rfind(')') + 2];
 }
 
-/// Signals arrive when the other process is next looked at by the kernel.
+/// Waits for a state, because a signal takes effect only when the kernel next looks at the process.
 bool becomes(int pid, char state) {
   for (int i = 0; i < 3000 && state_of(pid) != state; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return state_of(pid) == state;
@@ -59,7 +59,7 @@ TEST_CASE("child: stands still between commands, with all that it has started", 
     }
   }
   CHECK(state_of(pids[0]) == '-');
-  CHECK((becomes(pids[1], '-') || becomes(pids[1], 'Z')));  // nobody may be there to collect it
+  CHECK((becomes(pids[1], '-') || becomes(pids[1], 'Z')));  // no process may be there to collect it
   std::filesystem::remove(script);
 }
 

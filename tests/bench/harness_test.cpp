@@ -9,7 +9,7 @@
 namespace seqtile::bench {
 namespace {
 
-/// An arena whose operation is y = 2 over one number; every call is written into a log.
+/// An arena with the operation y = 2 over one number, and a log of its calls.
 class FakeArena : public Arena {
  public:
   int copies() const override { return 3; }
@@ -42,7 +42,7 @@ TEST_CASE("harness: implementations take turns in every round", "[bench]") {
   CHECK(results[0].implementation == "a");
   CHECK(results[0].seconds.size() == 4);
   CHECK(results[1].seconds.size() == 4);
-  // After qualifying (one verified call and two timed ones each), the first of a round changes.
+  // After qualifying (a verified call and two timed calls of each), the rounds begin with each implementation in turn.
   const std::vector<std::string> rounds(arena.log.begin() + 6, arena.log.end());
   CHECK(rounds == std::vector<std::string>{"a", "b", "b", "a", "a", "b", "b", "a"});
   CHECK(arena.copies_used == std::set<int>{0, 1, 2});
@@ -72,7 +72,7 @@ TEST_CASE("harness: samples that the tuner's contradict are said", "[bench]") {
   CHECK(tuner_difference(4500 / 1.29, 4500, 1).empty());
   CHECK(tuner_difference(11000, 4500, 1).find("2.44 times the tuner's 4500.0 us") == 0);
   CHECK(tuner_difference(3000, 4500, 1).find("0.67 times") == 0);
-  CHECK(tuner_difference(3400, 4500, 0.9).empty());  // of a shorter call than the tuner's
+  CHECK(tuner_difference(3400, 4500, 0.9).empty());  // the call is shorter than the tuner's
 }
 
 TEST_CASE("harness: a case's name is its path", "[bench]") {

@@ -1,4 +1,4 @@
-// tests/bench/probe_test.cpp -- probes give plausible limits, operands rotate beyond the caches.
+// tests/bench/probe_test.cpp -- probes give plausible limits, and operands rotate beyond the caches.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/probe.h"
 
@@ -13,7 +13,7 @@ namespace seqtile::bench {
 TEST_CASE("probe: limits are plausible and never fall", "[bench]") {
   const double peak = probe_peak_gflops(DType::f32, 1);
   CHECK(peak > 0.5);
-  CHECK(peak < 1000);  // 4 units of 512 bits at 6 GHz are 768
+  CHECK(peak < 1000);  // 4 units of 512 bits at 6 GHz reach 768
   CHECK(probe_peak_gflops(DType::f32, 1) >= peak);
   CHECK(probe_peak_gflops(DType::bf16, 1) >= peak);
   const double read = probe_bandwidth_gbs(1, 0, 1);

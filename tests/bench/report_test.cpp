@@ -36,7 +36,7 @@ TEST_CASE("stats: quantiles interpolate, means are geometric", "[bench]") {
 }
 
 TEST_CASE("report: ratios pair the calls of one round", "[bench]") {
-  // The machine slows down by two in the second half; each round's ratio is 1.5 all the same.
+  // The machine slows down by two in the second half, but each round's ratio is 1.5.
   const Result ours = timed("seqtile", {1, 1, 2, 2}), peer = timed("openblas", {1.5, 1.5, 3, 3});
   const Ratio ratio = ratio_to_best_peer(ours, {ours, peer});
   CHECK(ratio.peer == "openblas");

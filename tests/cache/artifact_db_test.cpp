@@ -44,7 +44,7 @@ struct Paths {
   }
 };
 
-/// One leaf of the table's tree: most rows can still be read.
+/// Damages one leaf of the table's tree, so that most rows can still be read.
 void damage_a_page(const std::string& path) {
   constexpr size_t kPage = 4096;
   constexpr char kTableLeaf = 13;
@@ -83,7 +83,7 @@ TEST_CASE("artifact store: binaries come back as they were stored, in private fi
   CHECK(store->counters().hits == 4);
   CHECK(store->counters().misses == 1);
   CHECK(store->counters().rejected == 0);
-  // Stored again with other code: the newer one answers.
+  // A row that is stored again with other code is replaced.
   store->store(sample_artifact_key(1), sample_binary(9));
   CHECK(same_binary(*store->load(sample_artifact_key(1)), sample_binary(9)));
   for (const auto& path : {paths.database, paths.key_file}) {
@@ -132,16 +132,16 @@ TEST_CASE("artifact store: every changed column of a row is a rejected miss", "[
     CHECK_FALSE(store->load(sample_artifact_key()));
     CHECK(store->counters().rejected == 1);
     CHECK(store->counters().misses == 1);
-    // Compiled anew, it is replaced.
+    // A binary that was compiled again replaces the row.
     store->store(sample_artifact_key(), sample_binary());
     CHECK(store->load(sample_artifact_key()));
   }
-  // A valid row under another key's name.
+  // A valid row does not answer under another key's name.
   write_bytes(paths.database, intact);
   const ArtifactKey other = sample_artifact_key(2);
   run_sql(paths.database, fmt::format("UPDATE artifact SET key_hash='{}', manifest='{}'", other.hash, other.manifest));
   CHECK_FALSE(paths.open()->load(other));
-  // When it was made or last used is for people.
+  // The times of making and of use are for people.
   write_bytes(paths.database, intact);
   run_sql(paths.database, "UPDATE artifact SET created_us=1, used_us=1");
   CHECK(paths.open()->load(sample_artifact_key()));
@@ -180,11 +180,11 @@ TEST_CASE("artifact store: another user's key opens nothing", "[cache][fault]") 
   auto other = ArtifactDb::open(paths.database, paths.folder.file("other.key"));
   CHECK(other->status() == "");
   CHECK_FALSE(other->load(sample_artifact_key()));
-  CHECK(other->counters().rejected == 0);  // that row is not for this user to judge
+  CHECK(other->counters().rejected == 0);  // the row of another user is not judged
   other->store(sample_artifact_key(), sample_binary(2));
   CHECK(same_binary(*other->load(sample_artifact_key()), sample_binary(2)));
   CHECK(same_binary(*paths.open()->load(sample_artifact_key()), sample_binary()));
-  // Under a name that the user trusts it opens nothing either.
+  // The row stays a miss under a name that the user trusts.
   run_sql(paths.database, "UPDATE artifact SET mac = (SELECT mac FROM artifact ORDER BY created_us LIMIT 1)");
   CHECK(!(ArtifactDb::open(paths.database, paths.folder.file("other.key"))->load(sample_artifact_key()) &&
           paths.open()->load(sample_artifact_key())));
@@ -228,7 +228,7 @@ TEST_CASE("artifact store: a key file that others could know is refused, with th
   check_refused("a regular file");
   std::filesystem::remove(paths.key_file);
   CHECK(ArtifactDb::open(paths.database, "")->status().find("no path") != std::string::npos);
-  // A new key: what the old one signed is compiled anew.
+  // A new key makes binaries of the old key misses.
   CHECK_FALSE(paths.open()->load(sample_artifact_key()));
 }
 
@@ -248,7 +248,7 @@ TEST_CASE("artifact store: processes that start at once share one key and one fi
   auto store = paths.open();
   store->load_all(keys);
   CHECK(store->counters().hits == 60);
-  // Nothing of the key's making is left beside it.
+  // Making the key leaves no other file.
   const std::filesystem::directory_iterator config(paths.folder.file("config"));
   CHECK(std::distance(begin(config), end(config)) == 1);
 }
@@ -260,7 +260,7 @@ TEST_CASE("artifact store: a full store drops the binaries that were not used fo
     auto store = paths.open(kLimit);
     for (int i = 0; i < 8; ++i) store->store(sample_artifact_key(i), sample_binary(i, 100'000));
   }
-  // All stored two days ago, in order; then the first is used, which the store's end writes down.
+  // All rows were stored two days ago, in order. Then the first is used; closing the store writes its time of use.
   run_sql(paths.database, "UPDATE artifact SET used_us = used_us - 172800000000");
   CHECK(paths.open(kLimit)->load(sample_artifact_key(0)));
   auto store = paths.open(kLimit);
@@ -269,7 +269,7 @@ TEST_CASE("artifact store: a full store drops the binaries that were not used fo
   CHECK_FALSE(store->load(sample_artifact_key(1)));
   CHECK(store->load(sample_artifact_key(11)));
   CHECK(std::filesystem::file_size(paths.database) < static_cast<uintmax_t>(kLimit) + 300'000);
-  // One that is larger than the whole store is not kept, and drops nothing.
+  // A binary larger than the whole store is not kept and drops no row.
   store->store(sample_artifact_key(20), sample_binary(20, kLimit + 1));
   CHECK_FALSE(store->load(sample_artifact_key(20)));
   CHECK(store->load(sample_artifact_key(11)));
@@ -290,7 +290,7 @@ TEST_CASE("artifact store: unusable files are misses with a reason and are not o
   write_bytes(paths.database, std::string(1000, 'x'));
   check_misses("not a SQLite database");
   CHECK(read_bytes(paths.database) == std::string(1000, 'x'));
-  // A tuning file under the name of the artifacts.
+  // A tuning file takes the path of the artifacts.
   std::filesystem::remove(paths.database);
   REQUIRE(TuningStore::open(paths.database, OpenMode::read_write)->publish(sample_key(), sample_record(), {}));
   check_misses(
@@ -329,7 +329,7 @@ TEST_CASE("artifact store: a damaged file is moved aside and loses nothing that 
     const auto readable = std::count(was_readable.begin(), was_readable.end(), true);
     CHECK(readable > 20);
     CHECK(readable < 40);
-    auto user = paths.open();  // has it open all the while
+    auto user = paths.open();  // keeps the file open all the while
     user->load(sample_artifact_key(0));
     auto store = paths.open();
     const auto repairs = store->repair();
@@ -355,7 +355,7 @@ TEST_CASE("artifact store: a take-over that was cut off is gone on with", "[cach
   const std::string damaged = read_bytes(paths.database);
   int64_t readable = 0;
   for (int i = 0; i < 40; ++i) readable += paths.open()->load(sample_artifact_key(i)).has_value();
-  // As a killed process leaves it: renamed, a few rows stored anew.
+  // A process that was killed during the repair leaves a renamed file and a few rows in the new one.
   std::filesystem::rename(paths.database, paths.database + ".mending");
   for (int i = 0; i < 3; ++i) paths.open()->store(sample_artifact_key(i), sample_binary(i, 4000));
   const auto check_taken_over = [&](size_t files) {
@@ -371,7 +371,7 @@ TEST_CASE("artifact store: a take-over that was cut off is gone on with", "[cach
     CHECK(paths.open()->repair().empty());
   };
   check_taken_over(1);
-  // Cut off, and the new file is damaged too.
+  // A repair was cut off, and the new file is damaged too.
   std::filesystem::rename(paths.database + ".damaged", paths.database + ".mending");
   write_bytes(paths.database, damaged);
   check_taken_over(2);
@@ -384,7 +384,7 @@ TEST_CASE("artifact store: what cannot be taken over yet stays for the next time
   damage_a_page(paths.database);
   std::filesystem::rename(paths.database, paths.database + ".mending");
   {
-    const auto repairs = paths.open(1000)->repair();  // keeps no binary of that size
+    const auto repairs = paths.open(1000)->repair();  // the limit keeps no binary of that size
     REQUIRE(repairs.size() == 1);
     CHECK((!repairs[0].is_whole && repairs[0].kept == 0 && repairs[0].moved_to == paths.database + ".mending"));
   }
@@ -397,7 +397,7 @@ TEST_CASE("artifact store: the first write into a large file does not read all o
   const Paths paths;
   for (int i = 0; i < 40; ++i) paths.open()->store(sample_artifact_key(i), sample_binary(i, 4000));
   damage_a_page(paths.database);
-  // With pages that belong to nothing behind its end it is as large as one of many binaries.
+  // Unused pages behind its end make the file as large as one with many binaries.
   std::filesystem::resize_file(paths.database, (64 << 20) + 4096);
   auto store = paths.open();
   CHECK(store->store(sample_artifact_key(50), sample_binary(50)));

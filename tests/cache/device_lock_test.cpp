@@ -75,7 +75,7 @@ TEST_CASE("device lock: a program that the holder executes does not keep it", "[
     execl("/bin/sleep", "sleep", "30", nullptr);
     _exit(127);
   }
-  // Until the exec the child still has the descriptor.
+  // The child has the descriptor until the exec.
   lock.reset();
   CHECK(DeviceLock::lock(folder.path(), "cpu", milliseconds(5000)));
   kill(child, SIGKILL);
@@ -85,14 +85,15 @@ TEST_CASE("device lock: a program that the holder executes does not keep it", "[
 TEST_CASE("device lock: users of one machine wait for each other, whoever made the file", "[cache]") {
   const TempFolder folder;
   REQUIRE(chmod(folder.path().c_str(), 01777) == 0);
-  REQUIRE(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "cpu").has_value(); }));  // makes it
+  // Another user makes the file.
+  REQUIRE(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "cpu").has_value(); }));
   auto lock = DeviceLock::try_lock(folder.path(), "cpu");
   REQUIRE(lock);
   CHECK(run_as_nobody([&] { return !DeviceLock::try_lock(folder.path(), "cpu"); }));
   lock.reset();
   CHECK(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "cpu").has_value(); }));
   {
-    auto other = DeviceLock::try_lock(folder.path(), "gpu");  // made by this user
+    auto other = DeviceLock::try_lock(folder.path(), "gpu");  // this user makes the file
   }
   CHECK(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "gpu").has_value(); }));
 }

@@ -1,4 +1,4 @@
-// tests/cache/found_files_test.cpp -- stores as people come upon them: restored, in WAL mode, of other users, shared.
+// tests/cache/found_files_test.cpp -- stores that were restored, left in WAL mode, made by other users, or shared.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/artifact_db.h"
 #include "jit/base/hash.h"
@@ -21,7 +21,7 @@ bool serves(const std::string& path, OpenMode mode) {
   return store->records(sample_key()).size() == 1 && store->check().ok();
 }
 
-/// What `sqlite3 old .dump | sqlite3 copy` makes: words and rows, without the two numbers.
+/// Copies as `sqlite3 old .dump | sqlite3 copy` does: tables and rows, without the two numbers.
 void restore_dump(const std::string& old, const std::string& copy) {
   std::string script = "ATTACH '" + old + "' AS old;";
   for (const std::string& text : run_sql(old, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"))
@@ -38,7 +38,7 @@ std::string marks(const std::string& path) {
   return text;
 }
 
-/// A writer in WAL mode that ends without closing: its last changes lie in the -wal file alone.
+/// Ends a writer in WAL mode without closing, so that its last changes lie in the -wal file alone.
 void leave_a_log(const std::string& path) {
   REQUIRE(run_in_child([&] {
     sqlite3* database = nullptr;
@@ -165,7 +165,7 @@ TEST_CASE("found files: a fixed file that is replaced is looked at again", "[cac
   });
   char ready = 0;
   CHECK(read(to_parent[0], &ready, 1) == 1);
-  CHECK(rename(other.c_str(), path.c_str()) == 0);  // root may
+  CHECK(rename(other.c_str(), path.c_str()) == 0);  // root may rename it
   CHECK(write(to_child[1], "x", 1) == 1);
   CHECK(wait_child(child));
   for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(end);
@@ -177,7 +177,7 @@ TEST_CASE("found files: what another user owns is said to be that user's", "[cac
   const std::string path = folder.file("tuning.db");
   make_store(path);
   REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
-  if (geteuid() != 0) return;  // only root becomes another user
+  if (geteuid() != 0) return;  // only root can become another user
   CHECK(run_as_nobody([&] {
     auto store = TuningStore::open(path, OpenMode::read_write);
     return store->records(sample_key()).size() == 1 &&
@@ -238,5 +238,5 @@ TEST_CASE("found files: two keys live in one file of binaries, and neither repla
   }
   CHECK(read_bytes(path) == bytes);
   run_sql(path, "UPDATE artifact SET code = zeroblob(499)");
-  CHECK(open("first")->check().bad_rows == 3);  // those of the second are for the second to judge
+  CHECK(open("first")->check().bad_rows == 3);  // only the second user can verify the second user's rows
 }

@@ -1,4 +1,4 @@
-// tests/cache/nearest_key_test.cpp -- each part of the key matters, and a miss names the part.
+// tests/cache/nearest_key_test.cpp -- each part of the key matters, and a miss names the different part.
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
@@ -10,7 +10,7 @@ using namespace seqtile::test;
 
 namespace {
 
-/// A JSON text with one field changed; numbers grow by one, texts by a letter.
+/// Changes one field of a JSON text: a number grows by one, a text by a letter.
 std::string with_changed_field(const std::string& text, const std::string& field) {
   auto object = nlohmann::json::parse(text);
   auto& value = object.at(field);
@@ -57,7 +57,7 @@ TEST_CASE("nearest key: each field of the key changed in turn is a miss that nam
   key.workload_json = with_changed_field(key.workload_json, "threads");
   CHECK(nearest_key_difference(*store, key) == std::vector<std::string>{"workload.threads: 3 wanted, 2 stored"});
 
-  // The name is for people: another label of the same part is the same key.
+  // The name is for people: the same part with another label is the same key.
   key = sample_key();
   key.device_name = "another label";
   CHECK(store->records(key).size() == 1);
@@ -79,6 +79,6 @@ TEST_CASE("nearest key: the fewest differing fields win, absent fields and empty
   TuningKey wanted = far;
   wanted.env_json = R"({"llvm":"19.1.7"})";
   CHECK(nearest_key_difference(*store, wanted) == std::vector<std::string>{"env.llvm: 19.1.7 wanted, nothing stored"});
-  // Stored, so nothing differs.
+  // The wanted key is stored, so that nothing differs.
   CHECK(nearest_key_difference(*store, near).empty());
 }

@@ -1,4 +1,4 @@
-// tests/cache/plan_store_test.cpp -- plans beside tuning records: found whole or not at all.
+// tests/cache/plan_store_test.cpp -- plans beside tuning records are found whole or not at all.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/plan_store.h"
 
@@ -47,7 +47,7 @@ TEST_CASE("plan store: what is put there is found again, by another process's ey
   CHECK_FALSE(reader(path)->find(sample_plan(3).manifest_json));
   const auto all = reader(path)->all();
   REQUIRE(all.size() == 2);
-  CHECK(same(all[0], sample_plan(1)));  // in the order of their making
+  CHECK(same(all[0], sample_plan(1)));  // plans are in the order of their making
   CHECK(same(all[1], sample_plan(2)));
   CHECK(run_sql(path, "SELECT costs, mesh, operators, exact FROM v_plans LIMIT 1") ==
         std::vector<std::string>{"calibrated|[2,4]|1|1"});

@@ -76,7 +76,7 @@ inline bool same_record(const cache::Record& a, const cache::Record& b) {
          a.measured_length == b.measured_length && a.created_us == b.created_us;
 }
 
-/// Runs statements by plain SQLite, as a person with a shell would; each row is its columns joined by '|'.
+/// Runs statements by plain SQLite, as a person in a shell would. Returns the rows, with their columns joined by '|'.
 inline std::vector<std::string> run_sql(const std::string& path, const std::string& sql) {
   sqlite3* database = nullptr;
   std::vector<std::string> rows;
@@ -120,7 +120,7 @@ inline pid_t start_child(const std::function<bool()>& body) {
   return child;
 }
 
-/// True when the child returned true.
+/// Returns true if the child returned true.
 inline bool wait_child(pid_t child) {
   int state = 0;
   REQUIRE(waitpid(child, &state, 0) == child);
@@ -129,7 +129,7 @@ inline bool wait_child(pid_t child) {
 
 inline bool run_in_child(const std::function<bool()>& body) { return wait_child(start_child(body)); }
 
-/// Root ignores permissions, so tests of them become somebody else, in a child.
+/// Runs `body` in a child as another user, because root ignores permissions.
 inline bool run_as_nobody(const std::function<bool()>& body) {
   return run_in_child([&] {
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return false;
@@ -137,7 +137,7 @@ inline bool run_as_nobody(const std::function<bool()>& body) {
   });
 }
 
-/// Of this process's processors: unlike the clock's, it does not grow with the load of the machine.
+/// Processor time of this process, which the load of the machine does not change.
 inline double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {

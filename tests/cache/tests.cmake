@@ -1,4 +1,4 @@
-# tests/cache/tests.cmake -- stores under use, damage, kills, full disks and locks.
+# tests/cache/tests.cmake -- tests of stores under use, damage, kills, full disks and locks.
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(cache
   cache/tuning_store_test.cpp

@@ -1,4 +1,4 @@
-// tests/cache/tuning_damage_test.cpp -- flipped bytes and cut files: fewer answers, never a wrong one.
+// tests/cache/tuning_damage_test.cpp -- flipped bytes and cut files give fewer answers, never a wrong one.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 
@@ -10,7 +10,7 @@ using namespace seqtile::test;
 
 namespace {
 
-/// A store of two keys, a few records and trials, packed into small pages; its bytes.
+/// Makes a store of two keys and a few records and trials in small pages. Returns the bytes of the file.
 std::string small_store(const std::string& path, std::vector<KeyedRecord>& truth, int page_bytes = 512,
                         const std::string& extra_sql = "") {
   truth = {{sample_key(), sample_record(1, 1)},
@@ -29,7 +29,7 @@ std::string small_store(const std::string& path, std::vector<KeyedRecord>& truth
   return read_bytes(path);
 }
 
-/// Whether all that the store answers is what was stored.
+/// True if all answers of the store are stored records.
 bool answers_are_true(TuningStore& store, const std::vector<KeyedRecord>& truth, size_t& served) {
   const auto is_stored = [&](const TuningKey& key, const Record& record) {
     for (const auto& entry : truth) {
@@ -64,7 +64,7 @@ TEST_CASE("tuning damage: each byte flipped in turn never serves a wrong record"
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");
   std::vector<KeyedRecord> truth;
-  // Without the views, which the library never reads, to save time; the next test has them.
+  // The views are dropped to save time, since the library never reads them; the next test keeps them.
   const std::string bytes = small_store(path, truth, 512,
                                         "DROP VIEW v_best; DROP VIEW v_coverage; DROP VIEW v_current; "
                                         "DROP VIEW v_trials; DROP VIEW v_failed; DROP VIEW v_env; DROP VIEW v_plans");
@@ -90,7 +90,7 @@ TEST_CASE("tuning damage: each byte flipped in turn never serves a wrong record"
   }
   close(file);
   INFO("noticed " << noticed << ", served " << served << ", slowest " << slowest << " s at byte " << slowest_byte);
-  // Most bytes are schema text, views and free space; rows are served as long as theirs are whole.
+  // Most bytes are schema text, views and free space; intact rows are served.
   CHECK(served > bytes.size() * truth.size() / 3);
   CHECK(noticed > bytes.size() / 10);
   CHECK(slowest < 5);
@@ -105,7 +105,7 @@ TEST_CASE("tuning damage: writing into a flipped file never spoils a true record
   auto with_added = truth;
   with_added.push_back({sample_key(), added});
   size_t stored = 0, tries = 0, served = 0;
-  // Every byte of the file's header, then a sample.
+  // All bytes of the file's header are flipped, then a sample of the others.
   for (size_t i = 0; i < bytes.size(); i += i < 100 ? 1 : 13) {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ 0xff);
@@ -153,10 +153,10 @@ TEST_CASE("tuning damage: after the first damaged page nothing more is written",
   const std::string path = folder.file("tuning.db");
   std::vector<KeyedRecord> truth;
   std::string bytes = small_store(path, truth, 4096);
-  // The page that holds the records: found by a text that only they have.
+  // The page of the records is found by a text that only records have.
   const size_t at = bytes.find(R"({"block_m":16,)");
   REQUIRE(at != std::string::npos);
-  bytes[at / 4096 * 4096] = 0x55;  // not a page type
+  bytes[at / 4096 * 4096] = 0x55;  // no type of a page
   write_bytes(path, bytes);
   auto store = TuningStore::open(path, OpenMode::read_write);
   size_t served = 0;
@@ -177,7 +177,7 @@ TEST_CASE("tuning damage: a file whose damage no reading meets is not written ei
       small_store(path, truth, 4096, "CREATE TABLE mine (x); INSERT INTO mine VALUES ('a page of mine')");
   const size_t at = bytes.find("a page of mine");
   REQUIRE(at != std::string::npos);
-  bytes[at / 4096 * 4096] = 0x55;  // not a page type
+  bytes[at / 4096 * 4096] = 0x55;  // no type of a page
   write_bytes(path, bytes);
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->records(sample_key()).size() == 3);

@@ -1,4 +1,4 @@
-// tests/cache/tuning_file_test.cpp -- paths that are not a usable tuning.db: a miss, and nothing overwritten.
+// tests/cache/tuning_file_test.cpp -- paths without a usable tuning.db give misses, and no file is overwritten.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -12,7 +12,7 @@ using namespace seqtile::test;
 
 namespace {
 
-/// Opens both ways: always a miss, `reason` in the status, writes refused and counted.
+/// Checks in both modes that all lookups miss, the status has `reason`, and writes are refused and counted.
 void check_always_misses(const std::string& path, const std::string& reason) {
   for (const OpenMode mode : {OpenMode::read_write, OpenMode::read_only}) {
     auto store = TuningStore::open(path, mode);
@@ -34,7 +34,7 @@ void make_store(const std::string& path) {
   REQUIRE(store->publish(sample_key(), sample_record(), {}));
 }
 
-/// Publishes rows of growing length until five were refused; how many were stored.
+/// Publishes rows of growing length until five are refused. Returns the number of stored rows.
 size_t publish_until_refused(TuningStore& store) {
   size_t stored = 0;
   for (int64_t i = 1, refused = 0; refused < 5 && i < 10000; ++i) {
@@ -44,7 +44,7 @@ size_t publish_until_refused(TuningStore& store) {
   return stored;
 }
 
-/// A child that holds the file's exclusive lock for `held`, from before this returns.
+/// Starts a child that holds the file's exclusive lock for `held`. Returns once the lock is held.
 pid_t start_locker(const std::string& path, std::chrono::milliseconds held) {
   int ready[2];
   REQUIRE(pipe(ready) == 0);
@@ -90,7 +90,7 @@ TEST_CASE("tuning file: another program's database is never overwritten", "[cach
   check_always_misses(path, "another program's SQLite database");
   CHECK(read_bytes(path) == bytes);
 
-  // Even one without tables, when it has been given an identity.
+  // A database without tables is foreign too if it has an identity.
   const std::string marked = folder.file("marked.db");
   run_sql(marked, "PRAGMA application_id=77");
   check_always_misses(marked, "another program's SQLite database");
@@ -153,7 +153,7 @@ TEST_CASE("tuning file: no path and an absent file say so", "[cache][fault]") {
   CHECK(store->status().find("does not exist") != std::string::npos);
   CHECK(store->records(sample_key()).empty());
   CHECK_FALSE(std::filesystem::exists(folder.file("absent.db")));
-  // Once somebody has prewarmed it, the same store serves it.
+  // The same store serves the file once another process has prewarmed it.
   make_store(folder.file("absent.db"));
   CHECK(store->records(sample_key()).size() == 1);
   CHECK(store->status() == "");
@@ -233,10 +233,10 @@ TEST_CASE("tuning file: a locked file is a miss in time, and serves again when t
     CHECK(store->counters().busy == 21);
     CHECK(store->status().find("locked by another process") != std::string::npos);
   }
-  CHECK(seconds_since(start) < 5);  // 40 full waits take 10 seconds
+  CHECK(seconds_since(start) < 5);  // 40 full waits would take 10 seconds
   kill(reading_locker, SIGKILL);
   wait_child(reading_locker);
-  // A writer waits for it.
+  // A writer waits for the lock.
   const pid_t locker = start_locker(path, std::chrono::milliseconds(500));
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->publish(sample_key(), sample_record(9, 16), {}));
@@ -285,7 +285,7 @@ TEST_CASE("tuning file: a deleted, replaced or recreated file is followed", "[ca
   CHECK(store->records(sample_key())[0].lo == 17);
   CHECK(store->status() == "");
 
-  // Replaced by something foreign, then by nothing, then by a store again.
+  // The file is replaced by a foreign one, then by nothing, then by a store again.
   std::filesystem::remove(path);
   write_bytes(path, "not a database");
   CHECK(store->records(sample_key()).empty());
@@ -321,7 +321,7 @@ TEST_CASE("tuning file: a limit on file size drops writes and keeps what was sto
     return stored > 20 && store->records(sample_key()).size() == stored && store->counters().write_failures == 5 &&
            store->check().ok();
   }));
-  // Without the limit the same file goes on.
+  // The same file works again without the limit.
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->publish(sample_key(), sample_record(1000, 1000), {}));
   CHECK(store->check().ok());
@@ -343,15 +343,15 @@ TEST_CASE("tuning file: a full disk drops writes and keeps serving", "[cache][fa
     CHECK(store->counters().write_failures == 5);
     CHECK(store->status().find("free space") != std::string::npos);
     CHECK(store->check().ok());
-    // A fresh process on the full disk serves too.
+    // A fresh process on the full disk is served too.
     CHECK(TuningStore::open(disk + "/tuning.db", OpenMode::read_write)->records(sample_key()).size() == stored);
     // A new file does not fit.
     auto second = TuningStore::open(disk + "/second.db", OpenMode::read_write);
     CHECK_FALSE(second->status().empty());
     CHECK(second->records(sample_key()).empty());
-    // Space again: the same objects store again.
+    // The same objects store again once there is space.
     std::filesystem::remove(disk + "/tuning.db");
-    CHECK(store->records(sample_key()).empty());  // lets go of the deleted file
+    CHECK(store->records(sample_key()).empty());  // closes the deleted file
     CHECK(second->publish(sample_key(), sample_record(), {}));
     CHECK(second->status() == "");
   }

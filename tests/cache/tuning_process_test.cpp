@@ -1,4 +1,4 @@
-// tests/cache/tuning_process_test.cpp -- many writers and killed writers: what was acknowledged is there.
+// tests/cache/tuning_process_test.cpp -- with many writers and killed writers, all acknowledged rows are there.
 // SPDX-License-Identifier: Apache-2.0
 #include <random>
 #include <set>
@@ -15,7 +15,7 @@ TEST_CASE("tuning store: eight processes publish 300 records each into one file 
   std::vector<pid_t> children;
   for (int c = 0; c < 8; ++c) {
     children.push_back(start_child([&, c] {
-      // All of them find no file and race to make it.
+      // All writers find no file and race to make it.
       auto store = TuningStore::open(path, OpenMode::read_write);
       bool is_good = true;
       for (int i = 1; i <= 300; ++i) is_good &= store->publish(sample_key(c), sample_record(i, i), {sample_trial(i)});
@@ -71,7 +71,7 @@ TEST_CASE("tuning store: a killed writer loses nothing that it acknowledged", "[
     });
     close(pipe_ends[1]);
     int64_t row = 0;
-    // Every fourth one may be killed while it opens or makes the file, the others among their writes.
+    // Every fourth writer may be killed while it opens or makes the file, the others while they write.
     if (round % 4 != 0) {
       REQUIRE(read(pipe_ends[0], &row, sizeof row) == sizeof row);
       acknowledged.insert(row);
@@ -90,11 +90,11 @@ TEST_CASE("tuning store: a killed writer loses nothing that it acknowledged", "[
     for (const auto& record : store->records(sample_key())) {
       stored.insert(record.lo);
       REQUIRE(same_record(record, sample_record(record.lo, record.lo)));
-      // One transaction: a record never stands without its trials.
+      // A record never stands without its trials, because one transaction writes both.
       REQUIRE(store->trials(sample_key(), 1, record.lo, record.hi).size() == 2);
     }
     for (const int64_t i : acknowledged) REQUIRE(stored.count(i) == 1);
-    // At most the one row that was committed and not yet acknowledged, each round.
+    // At most one row a round was committed and not yet acknowledged.
     CHECK(stored.size() <= acknowledged.size() + static_cast<size_t>(round) + 1);
     next = (stored.empty() ? 0 : *stored.rbegin()) + 1;
   }

@@ -1,4 +1,4 @@
-// tests/cache/tuning_store_test.cpp -- what goes into tuning.db comes out of it, and people can read it.
+// tests/cache/tuning_store_test.cpp -- rows of tuning.db are read back unchanged, and people can read the file.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/tuning_store.h"
 
@@ -100,7 +100,7 @@ TEST_CASE("tuning store: a later record replaces an earlier one, except a pinned
   REQUIRE(store->publish(sample_key(), sample_record(5, 8, Origin::tuned), {}));
   CHECK(origin_now() == Origin::tuned);
 
-  // The coverage pass must not undo what another prewarm has measured meanwhile, and still stores the rest.
+  // The coverage pass must not undo measurements of another prewarm, and must store the other records.
   REQUIRE(store->publish_all({{sample_key(), sample_record(5, 8, Origin::fallback)},
                               {sample_key(8192), sample_record(5, 8, Origin::fallback)}}));
   CHECK(origin_now() == Origin::tuned);
@@ -180,7 +180,7 @@ TEST_CASE("tuning store: a thousand records of one key load in a few millisecond
   const double seconds = cpu_seconds() - start;
   INFO("records: " << seconds * 1e3 << " ms");
   CHECK(seconds < 0.1);  // about 3 ms on an idle machine without sanitizers
-  // One search by key, not a scan.
+  // The query is one search by key, not a scan.
   for (const auto& line : run_sql(folder.file("tuning.db"),
                                   "EXPLAIN QUERY PLAN SELECT * FROM record WHERE env_id=(SELECT env_id FROM env WHERE "
                                   "env_hash='x') AND workload_id=(SELECT workload_id FROM workload WHERE "
@@ -232,7 +232,8 @@ TEST_CASE("tuning store: the views answer in plain SQL", "[cache]") {
   {
     auto store = TuningStore::open(path, OpenMode::read_write);
     Record record = sample_record(1, 1);
-    // Two adjacent buckets of one configuration, a gap, another of the same, then another configuration.
+    // The buckets are two adjacent ones of one configuration, a gap, another one of the same, then another
+    // configuration.
     for (const auto& [lo, hi] : {std::pair{1, 1}, {2, 2}, {5, 8}}) {
       record.lo = lo, record.hi = hi;
       REQUIRE(store->publish(sample_key(), record, {}));
@@ -269,7 +270,7 @@ TEST_CASE("tuning store: views of decisions show the newest version of each oper
   REQUIRE(store->publish(newer, old_buckets, {}));
   const std::string query = "SELECT operation, version, lengths FROM v_best ORDER BY operation";
   CHECK(run_sql(path, query) ==
-        std::vector<std::string>{"softmax|1|9..16"});  // version 4 has buckets of another ladder
+        std::vector<std::string>{"softmax|1|9..16"});  // the buckets of version 4 are of another ladder
   REQUIRE(store->publish(newer, sample_record(1, 1), {}));
   CHECK(run_sql(path, query) == std::vector<std::string>{"linear|4|1..1", "softmax|1|9..16"});
   CHECK(run_sql(path, "SELECT operation, version, lengths FROM v_coverage ORDER BY operation") ==
@@ -349,7 +350,7 @@ TEST_CASE("tuning store: a damaged environment row heals when its key is publish
   run_sql(path, "UPDATE env SET manifest='{}'; UPDATE workload SET operation='other'");
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->all_records().empty());
-  CHECK(store->records(sample_key()).empty());  // its own sum holds, what it refers to does not
+  CHECK(store->records(sample_key()).empty());  // the record's own sum holds, but its key's sums do not
   REQUIRE(store->publish(sample_key(), sample_record(9, 16), {}));
   CHECK(store->all_records().size() == 2);
   CHECK(store->records(sample_key()).size() == 2);

@@ -7,7 +7,7 @@ if(NOT SEQTILE_SANITIZE MATCHES "fuzzer")
   return()
 endif()
 
-# The planner and what it needs: nothing else has to be built for it.
+# Only the planner and its dependencies are built.
 file(GLOB planner_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/planner/*/*.cpp)
 foreach(needed autotune/fields.cpp cache/database/text.cpp jit/base/hash.cpp jit/base/dtype.cpp jit/base/error.cpp)
   list(APPEND planner_sources ${CMAKE_SOURCE_DIR}/${needed})

@@ -1,4 +1,4 @@
-// tests/jit/compiler_test.cpp -- the spine: stages in order, from any number of threads, with clear refusals.
+// tests/jit/compiler_test.cpp -- the compiler's stages in order, from any number of threads, with clear refusals.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/compiler.h"
 

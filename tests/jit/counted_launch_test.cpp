@@ -1,4 +1,4 @@
-// tests/jit/counted_launch_test.cpp -- what a launch does is counted, and nothing of the launch before it.
+// tests/jit/counted_launch_test.cpp -- the work of a launch is counted, without the launch before it.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/device/counted_launch.h"
 
@@ -41,7 +41,7 @@ TEST_CASE("counted launch: a launch that begins where the last one ended counts 
 TEST_CASE("counted launch: a loop without end ends by its instructions", "[jit][sim]") {
   alignas(32) std::byte memory[32] = {};
   try {
-    // the text could leave the loop, its values never do
+    // The code could leave the loop, but the values never do.
     count(binary_of(".reg .pred %p1;\nsetp.eq.u32 %p1, %r1, 7;\nagain:\nst.global.u32 [%rd1], %r1;\n@%p1 bra again;"),
           memory);
     FAIL("it ended");

@@ -1,4 +1,4 @@
-// tests/jit/device_profile_test.cpp -- GPUs that are not here: their facts, their keys, and what they refuse.
+// tests/jit/device_profile_test.cpp -- GPUs that are not here: their facts, their keys, and their refusals.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device/device_profile.h"
 
@@ -27,7 +27,7 @@ TEST_CASE("device profile: opens by name and by the target that stands for it", 
     const auto device = open_device(name, 1);
     CHECK(device->target().name == target);
     CHECK(device->target().is_gpu());
-    CHECK(device->info().kind == "cuda");  // as of the GPU itself
+    CHECK(device->info().kind == "cuda");  // equals the kind of the GPU itself
     CHECK(device->info().name == gpu);
     REQUIRE(profile_of(*device) != nullptr);
     CHECK_FALSE(profile_of(*device)->sources.empty());
@@ -46,7 +46,7 @@ TEST_CASE("device profile: the key's facts tell GPUs apart and hold what the dri
   CHECK(facts_of("h200") != facts_of("h100_sxm"));
   CHECK(facts_of("h100_sxm").at("memory_class_gib") == "80");
   CHECK(facts_of("a100").at("sm") == "80");
-  // A driver keeps some memory for itself, and says how much it has left; the class is the same.
+  // A driver reports less memory than the data sheet, because it keeps some for itself; the class is the same.
   GpuFacts driver = find_profile("h200")->facts;
   driver.memory_bytes = 150110011392;
   driver.name = "NVIDIA H200 141GB";
@@ -59,7 +59,7 @@ TEST_CASE("device profile: peaks that a driver does not report follow from the g
   for (const DeviceProfile& profile : device_profiles()) {
     GpuFacts bare = profile.facts;
     bare.tensor_f16_tflops = bare.tensor_tf32_tflops = bare.f32_tflops = 0;
-    estimate_peaks(bare);  // data sheets have them at a clock below the highest
+    estimate_peaks(bare);  // data sheets give peaks at a clock below the highest
     CHECK(bare.tensor_f16_tflops == Approx(profile.facts.tensor_f16_tflops).epsilon(0.1));
     CHECK(bare.tensor_tf32_tflops == Approx(profile.facts.tensor_tf32_tflops).epsilon(0.1));
     CHECK(bare.f32_tflops == Approx(profile.facts.f32_tflops).epsilon(0.1));

@@ -1,4 +1,4 @@
-// tests/jit/device_test.cpp -- memory, streams, events and graphs by the interface that all devices share.
+// tests/jit/device_test.cpp -- memory, streams, events and graphs by the interface of all devices.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device/device.h"
 
@@ -107,7 +107,7 @@ TEST_CASE("device: a graph replays its launches on what the memory holds then", 
   expect_error([&] { streams.begin_capture(stream); }, ErrorCode::invalid_argument, "captures already");
   const auto graph = streams.end_capture(stream);
   CHECK(graph->num_kernels() == 1);
-  CHECK(download(*device, y) == counted(1000));  // nothing was done yet
+  CHECK(download(*device, y) == counted(1000));  // the graph has not run yet
 
   for (int replay = 1; replay <= 3; ++replay) {
     graph->launch(stream);

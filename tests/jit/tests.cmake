@@ -51,7 +51,8 @@ seqtile_test(jit
   jit/runtime/cuda/cuda_device_test.cpp
   jit/runtime/cuda/tensor_map_test.cpp)
 
-# What threads and ranks share; a program of its own, since a thread sanitizer is asked about little else here.
+# The parts that threads and ranks share are a program of their own, because the thread sanitizer checks little else
+# here.
 seqtile_test(threads
   jit/fabric/cuda_fabric_test.cpp
   jit/fabric/fabric_test.cpp
@@ -62,7 +63,7 @@ seqtile_test(threads
   kernels/seqpar/mixed_epochs_test.cpp
   kernels/seqpar/sanitized_test.cpp)
 
-# Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
+# Kernels made below the lowering need LLVM in the test program itself; with a static LLVM that would be a second copy.
 if(NOT SEQTILE_STATIC_LLVM)
   target_sources(jit_tests PRIVATE
     support/ptx/llvm_kernel.cpp
@@ -73,7 +74,7 @@ if(NOT SEQTILE_STATIC_LLVM)
   target_link_libraries(jit_tests PRIVATE seqtile_llvm seqtile_emulated_device)
 endif()
 
-# A library that plays libcuda.so.1 for the tests of the CUDA runtime.
+# A fake libcuda.so.1 for the tests of the CUDA runtime.
 add_library(seqtile_fake_cuda_driver MODULE support/fakes/fake_cuda_driver.cpp)
 target_link_libraries(seqtile_fake_cuda_driver PRIVATE seqtile_flags)
 foreach(program jit_tests threads_tests)

@@ -1,4 +1,4 @@
-// tests/kernels/attention_backward_test.cpp -- gradients of attention against their reference, and that against slopes.
+// tests/kernels/attention_backward_test.cpp -- attention's gradients against a reference that is checked by slopes.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -29,7 +29,7 @@ void write_index(const GuardedCall& call, const std::string& name, std::initiali
 
 constexpr int64_t kBatchLength = 40;
 
-/// Three sequences of different lengths, keys in another order than queries, more keys than queries or fewer.
+/// Three sequences of different lengths, with keys in another order than queries, and more or fewer keys than queries.
 std::unique_ptr<GuardedCall> batch_call(const autotune::Workload& workload, int64_t alignment) {
   constexpr int64_t kTokens = 5 + 1 + 33, kKvTokens = 40 + 1 + 20;
   auto call = std::make_unique<GuardedCall>(library_op("attention_backward"), workload,
@@ -37,7 +37,7 @@ std::unique_ptr<GuardedCall> batch_call(const autotune::Workload& workload, int6
   write_index(*call, "q_start", {0, 5, 6, kTokens});
   write_index(*call, "kv_start", {1, 0, 41});
   write_index(*call, "kv_len", {40, 1, 20});
-  // As the forward pass leaves them: the last sequence's first queries see nothing.
+  // The forward pass leaves -inf for the last sequence's first queries, which see no key.
   if (workload.fields.get_int("causal")) {
     const Tensor& lse = call->tensor("lse");
     for (int64_t token = 6; token < 6 + 33 - 20; ++token)
@@ -63,7 +63,7 @@ void check_batch(const KernelCase& test_case, const Target& target, Backend back
   }
 }
 
-/// The sum of out dout over one call of the forward pass's reference.
+/// The sum of out * dout over one call of the forward pass's reference.
 double forward_sum(const GuardedCall& forward, const Tensor& dout) {
   const auto rows = forward.sample_rows(1000);
   const std::vector<double> out = forward.want(rows)[0];
@@ -107,7 +107,7 @@ TEST_CASE("attention_backward: the reference's gradients are the forward pass's 
       for (const int64_t row : {0, 3, 5})
         for (int64_t d = 0; d < tensor.sizes[2]; d += 3) {
           constexpr double kStep = 0x1p-8;
-          const int64_t at = row * tensor.strides[0] + tensor.strides[1] + d;  // of head 1
+          const int64_t at = row * tensor.strides[0] + tensor.strides[1] + d;  // head 1
           const double middle = read_element(tensor, at);
           write_element(tensor, at, middle + kStep);
           const double up = forward_sum(forward, call.tensor("dout"));
@@ -150,7 +150,7 @@ TEST_CASE("attention_backward: every dtype, head dimension and length, no mask",
 }
 
 TEST_CASE("attention_backward: configurations of GPUs compile", "[kernels][nvptx]") {
-  size_t next = 0;  // a third of all; where there is an assembler, the slow tests take all
+  size_t next = 0;  // the test compiles a third of all; with an assembler the slow tests compile all
   const autotune::OpDef& op = library_op("attention_backward");
   for (const char* name : {"sm_80", "sm_90a"})
     for (const DType dtype : kKernelDTypes)

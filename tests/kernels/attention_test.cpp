@@ -79,7 +79,7 @@ void check_batch_on(Device& device, const Batch& batch, DType dtype) {
   check_call_on(device, *call, workload, batch.bucket_length);
 }
 
-/// At `heads` query heads and a third of them for keys.
+/// Batches with `heads` query heads and a third as many key heads.
 std::vector<Batch> batches(int64_t heads) {
   return {{attention(heads, heads / 3, 64, "prefill"), {5, 1, 130}, {5, 1, 130}, 130},
           {attention(heads, heads / 3, 64, "extend"), {70, 1, 3}, {200, 1, 18}, 70},

@@ -234,7 +234,7 @@ TEST_CASE("kernels: the tile IR of every operation is the one of its version", "
   for (const auto& op : registry.ops()) CHECK(covered.count(op->name) == 1);
 }
 
-// Stands in for running the code on machines without the instructions.
+// The test replaces a run of the code on machines without the instructions.
 TEST_CASE("kernels: bf16 products use the instructions of the target, whatever this machine has", "[kernels][golden]") {
   const auto text_of = [](const char* name, const std::vector<std::string>& mnemonics,
                           const std::vector<std::tuple<const char*, const char*, int64_t, int64_t>>& cases) {

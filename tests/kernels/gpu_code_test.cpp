@@ -1,8 +1,8 @@
-// tests/kernels/gpu_code_test.cpp -- what the emitted GPU code is made of, as PTX and as the assembler sees it.
+// tests/kernels/gpu_code_test.cpp -- instructions of the emitted GPU code, in PTX and in the assembler's binary.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Spills and lost overlap cost no right result, so nothing but these tests would notice them. Those that need the
-// assembler say so and return where there is none.
+// Spills and lost overlap leave results right, so only these tests notice them. Tests that need the assembler print a
+// line and return if there is none.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -52,11 +52,11 @@ size_t count(const std::string& text, const std::string& pattern) {
   return static_cast<size_t>(std::distance(std::sregex_iterator(text.begin(), text.end(), regex), {}));
 }
 
-/// The binary as the assembler makes it; nothing where there is none.
+/// The assembler's binary; nullopt if there is no assembler.
 std::optional<KernelBinary> assembled_kernel(const KernelCase& test_case, const char* name, const Config& config) {
   const auto ptxas = nvptx::find_ptxas();
   if (!ptxas) {
-    std::cout << "no ptxas: what the assembler makes of the text is not looked at\n";
+    std::cout << "no ptxas: the assembler's code is not checked\n";
     return std::nullopt;
   }
   Target target = gpu_target(name);
@@ -76,8 +76,8 @@ void check_resources(const KernelCase& test_case, const char* target, const Conf
   CHECK(binary->resources->warnings == std::vector<std::string>{});
 }
 
-/// Instructions of a cubin's only kernel that tell the order of products and exponentials, run-length encoded by hand:
-/// 'H' a wgmma, 'M' a transcendental function, '0' and '1' waits for all but so many batches.
+/// The order of products and exponentials in a cubin's only kernel, one letter an instruction: 'H' a wgmma, 'M' a
+/// transcendental function, '0' a wait for all batches, '1' a wait for all but some.
 std::string order_of_work(const KernelBinary& binary) {
   const std::byte* elf = binary.code.data();
   const auto read = [&](size_t at, auto value) {
@@ -119,7 +119,7 @@ TEST_CASE("gpu code: the portable product copies 16 bytes at a time, stages ahea
 
 TEST_CASE("gpu code: attention's weights go from product to product in registers", "[kernels][nvptx]") {
   const std::string text = ptx(kAttention, "sm_80", attention_config(64, 64, 4));
-  // Queries once, results once: nothing else is written to shared memory by hand.
+  // Only queries and results are stored to shared memory, once each: the loop stores nothing.
   const size_t loop = text.find("cp.async.wait_group"), end = text.find("cp.async.wait_all");
   REQUIRE(loop != std::string::npos);
   REQUIRE(end != std::string::npos);
@@ -168,10 +168,10 @@ TEST_CASE("gpu code: the softmax runs while the tensor cores work", "[kernels][n
   if (!binary) return;
   const std::string order = order_of_work(*binary);
   INFO(order);
-  // A turn: 8 wgmma of the scores, 8 of the values, the wait for the scores, at least 64 exponentials, the wait for the
-  // values.
+  // One turn: 8 wgmma of the scores, 8 of the values, the wait for the scores, at least 64 exponentials, the wait for
+  // the values.
   CHECK(count(order, "H{16,17}1M{64,80}0") == 1);
-  CHECK(count(order, "H") <= 17);  // no second copy; one more ends a batch
+  CHECK(count(order, "H") <= 17);  // the loop has no second copy; one more wgmma ends a batch
 }
 
 TEST_CASE("gpu code: a block of a cluster counts as much as one alone, but for what both load", "[kernels][sim]") {
@@ -186,7 +186,7 @@ TEST_CASE("gpu code: a block of a cluster counts as much as one alone, but for w
   const autotune::ProgramCounts alone = counts(1), paired = counts(2);
   CHECK(paired.warp_instructions == Approx(alone.warp_instructions).epsilon(0.1));
   CHECK(paired.shared_wavefronts == Approx(alone.shared_wavefronts).epsilon(0.1));
-  CHECK(paired.global_sectors == 0.8 * alone.global_sectors);  // of x 2, of w 2 (halved), of y 1
+  CHECK(paired.global_sectors == 0.8 * alone.global_sectors);  // x has 2 of 5 parts, w 2 (halved by the cluster), y 1
 }
 
 }  // namespace seqtile::testing

@@ -57,8 +57,8 @@ std::vector<float> values_in(Device& device, const DeviceBuffer& from, Stream st
   return host;
 }
 
-/// Another stream's launches wait for an event behind a chain of launches; a graph does what was captured at each
-/// replay, and not before.
+/// Checks that another stream's launches wait for an event behind a chain of launches, and that a graph runs its
+/// captured work at each replay, not before.
 void check_streams(Device& device) {
   constexpr int kChain = 50;
   INFO(device.info().name);
@@ -86,7 +86,7 @@ void check_streams(Device& device) {
   const auto graph = streams.end_capture(first);
   CHECK(graph->num_kernels() == 2);
   put(device, x, counted(0), second);
-  REQUIRE(values_in(device, y, second) == counted(kChain + 1));  // nothing was done yet
+  REQUIRE(values_in(device, y, second) == counted(kChain + 1));  // the graph has not run yet
   for (int replay = 1; replay <= 3; ++replay) {
     graph->launch(first);
     REQUIRE(values_in(device, y, first) == counted(static_cast<float>(replay + 1)));

@@ -1,8 +1,8 @@
 // tests/kernels/gpu_test.cpp -- the same PTX on the GPU of this machine and on a simulated one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both must agree with the reference. They may differ in bits, because a GPU's sums inside one matrix instruction and
-// its approximations round in their own way; how many elements do is printed, for people to look at.
+// Both must agree with the reference. They may differ in bits, because a GPU rounds approximations and the sums inside
+// a matrix instruction in its own way. The test prints the number of different elements.
 #include <catch2/catch.hpp>
 
 #include <cstdio>

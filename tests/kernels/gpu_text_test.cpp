@@ -1,4 +1,4 @@
-// tests/kernels/gpu_text_test.cpp -- what the PTX of the library's kernels is made of.
+// tests/kernels/gpu_text_test.cpp -- instructions in the PTX of the library's kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -22,7 +22,7 @@ KernelCase attention(const char* phase) {
           {{"heads", int64_t{2}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string(phase)}}};
 }
 
-/// PTX of one configuration; where it has no parameters, of the default.
+/// PTX of one configuration, or of the default one if `config` has no parameters.
 std::string ptx_of(const KernelCase& test_case, DType dtype, int64_t length, const char* target,
                    autotune::Config config = {}) {
   const autotune::OpDef& op = library_op(test_case.operation);
@@ -42,7 +42,7 @@ size_t count(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("gpu text: keeping accesses in order costs the library's kernels no barrier", "[kernels][nvptx]") {
-  // What reductions and products through shared memory need, and no more.
+  // The barriers that reductions and products through shared memory need.
   const std::pair<KernelCase, size_t> most[] = {{kNorm, 2},
                                                 {kLayerNorm, 4},
                                                 {kSoftmax, 4},
@@ -71,7 +71,8 @@ TEST_CASE("gpu text: f32 products are three of tf32, or one where it is asked fo
 }
 
 TEST_CASE("gpu text: every signal and wait on an mbarrier says its order and scope", "[kernels][nvptx]") {
-  // `groups` of streams have a barrier each for what arrives and for what is read, which `releases` places say.
+  // Each of `groups` groups of streams has a barrier for arrived data and one for read data. `releases` places release
+  // the read data.
   const auto check_mbarriers = [](const std::string& text, const std::string& scope, size_t groups, size_t releases) {
     CHECK(count(text, "mbarrier.arrive.expect_tx.release.cta.shared::cta") == groups);
     CHECK(count(text, "mbarrier.arrive.release." + scope + ".shared::" + scope) == releases);
@@ -87,11 +88,11 @@ TEST_CASE("gpu text: every signal and wait on an mbarrier says its order and sco
   for (const int64_t cluster : {1, 2}) {
     INFO("cluster " << cluster);
     tile.set("cluster", cluster);
-    // Signals of a block's own copies stay in it; blocks of a cluster release each other's stages.
+    // Signals of a block's own copies stay in the block; blocks of a cluster release each other's stages.
     check_mbarriers(ptx_of({"linear", {{"n", 256}, {"k", 256}}}, DType::bf16, 1024, "sm_90a", tile),
                     cluster > 1 ? "cluster" : "cta", 1, 1);
   }
-  // Keys and values, which three places release.
+  // Two groups, keys and values; three places release them.
   const autotune::Config overlapped{
       {"block_m", int64_t{128}}, {"block_n", int64_t{128}}, {"num_warps", int64_t{8}}, {"num_stages", int64_t{2}}};
   check_mbarriers(ptx_of(attention("prefill"), DType::bf16, 1024, "sm_90a", overlapped), "cta", 2, 3);
@@ -105,13 +106,13 @@ TEST_CASE("gpu text: ranks signal and wait at the system's scope", "[kernels][nv
     CHECK(count(text, "st.release.sys.global.b64") == 3);
     CHECK(count(text, "ld.acquire.sys.global.u64") == 2);
     CHECK(count(text, ".release.sys") + count(text, ".acquire.sys") == 5);
-    CHECK(count(text, ".relaxed.sys") == count(text, "ld.relaxed.sys.global."));  // what polls while it waits
-    CHECK(count(text, "atom.acq_rel.gpu.global.add.u32") == 1);                   // the last program of a rank to end
+    CHECK(count(text, ".relaxed.sys") == count(text, "ld.relaxed.sys.global."));  // the polls of a waiting program
+    CHECK(count(text, "atom.acq_rel.gpu.global.add.u32") == 1);                   // finds the last program of a rank
     for (const char* weak : {".volatile", "fence", "membar"}) CHECK(count(text, weak) == 0);
   }
 }
 
-// Tensor cores cut sums off: no result of theirs may be the start of the next eight products.
+// Tensor cores cut sums off, so none of their results may start the next eight products.
 TEST_CASE("gpu text: additions of f32 sum what tensor cores give", "[kernels][nvptx]") {
   const std::string text = ptx_of({"linear", {{"n", int64_t{64}}, {"k", int64_t{64}}}}, DType::f32, 64, "sm_80");
   const size_t products = count(text, "mma.sync.aligned.m16n8k8.row.col.f32.tf32");

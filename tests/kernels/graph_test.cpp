@@ -1,9 +1,8 @@
-// tests/kernels/graph_test.cpp -- operations captured at a capacity and replayed at any length, which is read on the
-// device.
+// tests/kernels/graph_test.cpp -- operations captured at a capacity and replayed at lengths that the device reads.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A replay must give the bits of the eager call at that length with the capacity's configuration, in a memory that is
-// otherwise untouched: rows beyond the length, padding and guards stay poison.
+// A replay must give the bits of the eager call at its length with the capacity's configuration. It must leave rows
+// beyond the length, padding and guards poisoned.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -50,7 +49,7 @@ class CapturedCase {
 
   int num_kernels() const { return graph_->num_kernels(); }
 
-  /// Both ways at `length`: empty when they agree and nothing else was written.
+  /// Compares the eager call and the replay at `length`. Empty if they agree and write nothing else.
   std::string compare(int64_t length) {
     const std::vector<Tensor> tensors = tensors_at(length);
     const auto eager = outputs_after([&] { handle_.call_as(capacity_, mirror_.at(tensors), length, {}, stream_); });
@@ -61,7 +60,7 @@ class CapturedCase {
     return check_untouched(tensors);
   }
 
-  /// Empty when a replay with this number in memory writes nothing, or what the capacity's would.
+  /// Empty if a replay of the invalid `length` writes nothing (below 1) or the outputs of the capacity (above it).
   std::string compare_out_of_range(int64_t length) {
     const int64_t counts = length < 1 ? 0 : capacity_;
     if (counts > 0) {
@@ -98,7 +97,7 @@ class CapturedCase {
     device_.streams().synchronize(stream_);
   }
 
-  /// The call's tensors at `length` in the same memory; starts and lengths of sequences are written anew.
+  /// The call's tensors at `length` in the same memory, with new starts and lengths of sequences.
   std::vector<Tensor> tensors_at(int64_t length) {
     const autotune::Schema& schema = *call_.problem().schema;
     autotune::Problem problem = call_.problem();
@@ -113,7 +112,7 @@ class CapturedCase {
     return problem.tensors;
   }
 
-  /// What the memory of all outputs holds after `run` on poison.
+  /// The memory of all outputs after `run` on poison.
   template <class Run>
   std::vector<std::vector<std::byte>> outputs_after(const Run& run) {
     call_.poison_outputs();
@@ -125,7 +124,7 @@ class CapturedCase {
     return call_.output_bytes();
   }
 
-  /// Every byte outside of the output tensors is poison.
+  /// Empty if all bytes outside of the output tensors are poison.
   std::string check_untouched(const std::vector<Tensor>& tensors) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (call_.problem().schema->args[i].role != ArgRole::output) continue;
@@ -155,7 +154,7 @@ class CapturedCase {
   std::unique_ptr<Graph> graph_;
 };
 
-/// `replays` lengths, the extremes among them.
+/// Checks `replays` lengths, the extremes among them.
 void check_replays_on(const char* device, const KernelCase& test_case, DType dtype, int64_t capacity, int replays) {
   CapturedCase captured(test_case, dtype, capacity, device);
   CHECK(captured.num_kernels() == 1);

@@ -23,7 +23,7 @@
 namespace seqtile::testing {
 namespace {
 
-/// A call at good numbers; each test spoils one.
+/// A call with valid numbers; each test spoils one of them.
 struct IndexedCall {
   KernelCase kernel;
   std::vector<int64_t> symbols;
@@ -48,7 +48,7 @@ std::vector<IndexedCall> good_calls() {
           {{"embedding", {{"vocab", int64_t{20}}, {"n", int64_t{64}}}}, {4}, {{"ids", {0, 19, 3, 3}}}}};
 }
 
-/// The numbers of an index tensor: one of them, and what the message says of it.
+/// One wrong number of an index tensor, and the message about it.
 struct Spoilt {
   const char* kernel;
   const char* phase;
@@ -94,7 +94,7 @@ void check_refused(Handle& handle, const GuardedCall& call, const Spoilt& spoilt
   CHECK_NOTHROW(handle(call.problem().tensors, call.problem().symbols[0]));
 }
 
-/// Numbers far and near, all sorts of.
+/// A random number: any, small, close to `near`, or below `near`.
 int32_t wild_number(std::mt19937& random, int64_t near) {
   const auto raw = static_cast<int32_t>(random());
   switch (random() % 4) {
@@ -105,7 +105,7 @@ int32_t wild_number(std::mt19937& random, int64_t near) {
   }
 }
 
-/// What the machine has seen beside races: two sequences may have got the same rows.
+/// The machine's first report that is no race. Races are right if two sequences got the same rows.
 std::string fault_of(KernelRunner& runner, const autotune::Problem& problem, Device& device) {
   try {
     runner.run(problem);
@@ -116,7 +116,7 @@ std::string fault_of(KernelRunner& runner, const autotune::Problem& problem, Dev
   return "";
 }
 
-/// Nothing but the outputs changes, and the machine that executes the PTX sees no access outside of the tensors.
+/// Checks that only the outputs change and that the PTX machine sees no access outside of the tensors.
 void check_inside(Device& device, const IndexedCall& indexed, DType dtype, std::mt19937& random) {
   const auto workload = normalized(indexed.kernel, dtype, 1);
   const autotune::OpDef& op = library_op(workload.operation);
@@ -142,7 +142,7 @@ void check_inside(Device& device, const IndexedCall& indexed, DType dtype, std::
   }
 }
 
-using Aliases = std::vector<std::pair<const char*, const char*>>;  // inputs and the outputs that they are
+using Aliases = std::vector<std::pair<const char*, const char*>>;  // inputs and the outputs that share their memory
 
 std::vector<std::pair<KernelCase, Aliases>> in_place_cases() {
   const auto norm = [](const char* operation, const char* normed = nullptr) {
@@ -187,7 +187,7 @@ std::vector<std::pair<KernelCase, Aliases>> in_place_cases() {
   return cases;
 }
 
-/// The memory of output `out` holds input `in` [rows], which the problem has there from now on.
+/// Copies input `in` [rows] into the memory of output `out`, where the problem reads it from now on.
 void put_into(const GuardedCall& call, autotune::Problem& problem, const char* in, const char* out) {
   const Tensor &input = call.tensor(in), &output = call.tensor(out);
   for (int64_t row = 0; row < input.sizes[0]; ++row) {
@@ -229,7 +229,7 @@ TEST_CASE("index inputs: a number that leads out of a tensor is refused before a
 }
 
 TEST_CASE("index inputs: every integer input of an operation of one rank has a rule, or selects nothing", "[kernels]") {
-  const std::set<std::string> select_nothing = {"positions", "table"};  // of rope: any number is an angle
+  const std::set<std::string> select_nothing = {"positions", "table"};  // inputs of rope: any number is an angle
   int with_rules = 0;
   for (const CaseGroup& group : kernel_table())
     for (const TableCase& row : group.cases) {
@@ -261,7 +261,7 @@ TEST_CASE("index inputs: an id outside of the table gives zeros on GPUs", "[kern
     const auto workload = normalized(indexed.kernel, DType::f32, 1);
     GuardedCall call(library_op("embedding"), workload, indexed.symbols, 3, kGpuAlignment);
     write_numbers(call, {indexed.kernel, indexed.symbols, {{"ids", {-1, 20, 5, INT32_MIN}}}});
-    check_call_on(device, call, workload, indexed.symbols[0]);  // as the reference has it
+    check_call_on(device, call, workload, indexed.symbols[0]);  // the reference gives zeros too
   });
 }
 

@@ -1,4 +1,4 @@
-// tests/kernels/rope_test.cpp -- angles of rope are right at every position, by the numbers that its table is made of.
+// tests/kernels/rope_test.cpp -- rope's angles up to position 2^24 - 1, and its table.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/rows/rope.h"
 
@@ -43,7 +43,7 @@ TEST_CASE("rope: position 16,777,215 is as right as position 1", "[kernels]") {
     Table table(rope_turns(kHeadDim, theta), 1.5);
     std::vector<float> q(static_cast<size_t>(count * kHeadDim), 0), k = q;
     for (int64_t row = 0; row < count; ++row)
-      std::fill_n(q.begin() + row * kHeadDim, kPairs, 1.0f);  // (1, 0) of each pair: what comes out is (cos, sin)
+      std::fill_n(q.begin() + row * kHeadDim, kPairs, 1.0f);  // each pair is (1, 0), so its output is (cos, sin)
     const Tensor q_heads = make_tensor(q.data(), DType::f32, {count, 1, kHeadDim}),
                  k_heads = make_tensor(k.data(), DType::f32, {count, 1, kHeadDim});
     rope({.q = q_heads,

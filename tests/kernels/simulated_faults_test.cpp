@@ -19,7 +19,7 @@
 namespace seqtile::testing {
 namespace {
 
-/// What is compiled: a kernel case on a target, with the default configuration or with some of its parameters changed.
+/// A kernel case to compile for a target, with the default configuration or some of its parameters changed.
 struct TextCase {
   KernelCase kernel;
   const char* target = "sm_80";
@@ -59,7 +59,7 @@ class TextCall {
     autotune::KernelCall call;
     const autotune::CallLayout layout(*call_.problem().schema, true);
     layout.bind(call_.problem().tensors, call_.problem().symbols[0], {}, call);
-    // anew, so that nothing of an earlier run is remembered
+    // The device must not remember memory of an earlier run.
     device_->forget_memory();
     append_workspaces(call);
     layout.finish({}, nullptr, call);
@@ -90,7 +90,7 @@ class TextCall {
     }
   }
 
-  /// Of the element that check() speaks of: "y row 3 element 17: ...".
+  /// The last store to the element that a message of check() names: "y row 3 element 17: ...".
   std::string last_store(const std::string& wrong) {
     char name[32] = {};
     long row = 0, element = 0;
@@ -126,7 +126,7 @@ void check_all(const TextCase& test_case, const std::vector<TextFault>& faults) 
   TextCall call(test_case);
   std::string text = call.text();
   REQUIRE(call.run(text) == "");
-  // a predicate that a fault uses
+  // The predicate is for one of the faults.
   text.insert(text.find("ld.param"),
               ".reg .pred %lower; .reg .b32 %half; mov.u32 %half, %laneid; setp.lt.u32 %lower, %half, 16;\n\t");
   check_faults(text, faults, [&](const std::string& changed, uint32_t seed) { return call.run(changed, seed); });
@@ -142,7 +142,7 @@ const KernelCase kAttention{
     {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string("prefill")}}};
 const KernelCase kAttentionBackward{"attention_backward",
                                     {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}}};
-/// Four programs a group of heads; the one that arrives last merges what all have left in workspaces.
+/// Four programs a group of heads; the last one to arrive merges the results of all from workspaces.
 const TextCase kDecode{
     {"attention_forward",
      {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string("decode")}}},
@@ -150,7 +150,7 @@ const TextCase kDecode{
     DType::bf16,
     300,
     {{"splits", 4}}};
-// TMA, mbarriers and wgmma: the loops that fit the Hopper form
+// Loops of the Hopper form: TMA, mbarriers and wgmma.
 const TextCase kHopperLinear{kLinear,
                              "sm_90a",
                              DType::bf16,
@@ -210,7 +210,7 @@ TEST_CASE("simulated: programs that meet in atomics are right on several host th
   }
 }
 
-// Known exceptions: attention in f32, whose weights and their gradients are operands of the next product. Accumulators
+// Attention in f32 is a known exception: its weights and their gradients are operands of the next product. Accumulators
 // hold pairs of words, and half a warp's pairs lie in half of the banks of memory that ldmatrix reads without conflict.
 TEST_CASE("simulated: main loops meet no bank conflict", "[kernels][sim]") {
   const auto conflicts = [](TextCase test_case) {

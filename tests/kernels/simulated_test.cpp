@@ -1,5 +1,5 @@
 // tests/kernels/simulated_test.cpp -- every kernel compiled for GPUs, against the reference: simulated with all checks,
-// and on the GPU where there is one.
+// and on the GPU if there is one.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -18,7 +18,7 @@ void check_rows(const CaseGroup& group) {
   check_on_cpus(group.name);
 }
 
-/// All lengths of a group's first case, a default run's of the others.
+/// Checks all lengths of the group's first case, and the few lengths of a default run for the other cases.
 void run_on_gpu(const CaseGroup& group) {
   const auto device = open_gpu();
   if (!device) return;

@@ -1,7 +1,7 @@
 // tests/kernels/spill_test.cpp -- every configuration that tuning may choose keeps its values in registers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Assembling all of them takes more than an hour of a core: those cases are slow ones, the others take a sample.
+// Assembling all configurations takes more than an hour of a core: slow tests do so, the other tests take a sample.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -18,13 +18,13 @@
 namespace seqtile::testing {
 namespace {
 
-/// As operands of tf32x3 a block's keys and values of 128 columns take 256 registers: up to 60 bytes are spilled.
+/// A block's keys and values of 128 columns take 256 registers as operands of tf32x3: the kernel spills up to 60 bytes.
 bool is_known_to_spill(const KernelCase& test_case, DType dtype) {
   return test_case.operation == "context_attention_backward" && dtype == DType::f32 &&
          test_case.fields.get_int("head_dim") >= 128;
 }
 
-/// The sample: of a case in one dtype on each target the default at a long length, and one other configuration.
+/// The sample of a case in one dtype on one target: the default at a long length, and one other configuration.
 enum class Share : uint8_t { sample, whole };
 
 struct Candidate {
@@ -33,7 +33,7 @@ struct Candidate {
   autotune::Config config;
 };
 
-/// The configurations of the default list of the case at short, middling and long lengths, once each.
+/// The configurations in the case's default list at short, middling and long lengths, once each.
 std::vector<autotune::Config> all_configs(const autotune::OpDef& op, const autotune::Workload& w,
                                           const Target& target) {
   std::vector<autotune::Config> seen;
@@ -57,9 +57,9 @@ void add_candidates(const KernelCase& test_case, DType dtype, const Target& targ
   for (const autotune::Config& config : configs) all.push_back({&op, workload, config});
 }
 
-/// What is wrong with the kernel, or nothing; counts those that were assembled.
+/// The kernel's problem, or an empty text. Counts the assembled kernels.
 std::string problem_of(const Candidate& candidate, const Target& target, std::atomic<size_t>& num_assembled) {
-  constexpr int kEvenShare = 168;  // of 384 threads: what setmaxnreg takes from and gives to
+  constexpr int kEvenShare = 168;  // registers of each of 384 threads before setmaxnreg moves some
   const std::string name =
       fmt::format("{} {} {}", candidate.op->name, candidate.workload.json(), candidate.config.json());
   try {
@@ -68,7 +68,7 @@ std::string problem_of(const Candidate& candidate, const Target& target, std::at
     const KernelBinary binary = compile(*function, target, [&](std::string_view stage, std::string_view text) {
       if (stage == "ptx") moves_registers = text.find("setmaxnreg") != std::string_view::npos;
     });
-    if (!binary.resources) return {};  // an assembler that does not know the GPU
+    if (!binary.resources) return {};  // the assembler does not know the GPU
     ++num_assembled;
     const ResourceUse& use = *binary.resources;
     if (moves_registers && use.registers != kEvenShare)
@@ -83,7 +83,7 @@ std::string problem_of(const Candidate& candidate, const Target& target, std::at
   }
 }
 
-/// Compiles all of them on all cores; the problems, one a line.
+/// Compiles all candidates on all cores. Returns the problems, one a line.
 std::string problems_of(const std::vector<Candidate>& candidates, const Target& target,
                         std::atomic<size_t>& num_assembled) {
   std::atomic<size_t> next{0};
@@ -119,7 +119,7 @@ void check_no_spills(const std::vector<KernelCase>& cases, Share share = Share::
     }
     std::vector<Candidate> candidates;
     constexpr DType kDTypes[] = {DType::bf16, DType::f32};  // f16 has bf16's instructions and registers: see its sample
-    size_t next = target.has_wgmma ? 4 : 0;  // the sample is every fifth; each target begins with another one
+    size_t next = target.has_wgmma ? 4 : 0;  // the sample is every fifth case; each target begins with another one
     for (const KernelCase& test_case : cases)
       for (const DType dtype : kDTypes)
         if (!is_known_to_spill(test_case, dtype) && (share == Share::whole || next++ % 5 == 0))
@@ -134,7 +134,7 @@ KernelCase attention(int64_t head_dim, const char* phase) {
           {{"heads", int64_t{32}}, {"kv_heads", int64_t{8}}, {"head_dim", head_dim}, {"phase", std::string(phase)}}};
 }
 
-/// One of two ranks.
+/// The operation on one of two ranks.
 KernelCase of_rank(const char* operation, autotune::Fields fields) {
   fields.set("world_size", int64_t{2});
   return {operation, std::move(fields)};
@@ -142,7 +142,7 @@ KernelCase of_rank(const char* operation, autotune::Fields fields) {
 
 using Cases = std::vector<KernelCase>;
 
-/// At Llama-3-8B's shapes.
+/// Row kernels at Llama-3-8B's shapes.
 Cases row_kernels() {
   return {{"rms_norm", {{"n", int64_t{4096}}}},
           {"rms_norm", {{"n", int64_t{4096}}, {"residual", int64_t{1}}}},

@@ -44,7 +44,7 @@ seqtile_test(kernels
   kernels/workload_test.cpp
   support/ranks/backward_run.cpp
   support/ranks/graph_rank.cpp)
-# Ranks that mpirun starts, where it is there. Sanitizers know nothing of MPI's own memory.
+# Tests of ranks that mpirun starts, if it is installed. Sanitizers do not know MPI's own memory.
 if(TARGET seqtile_mpi AND MPIEXEC_EXECUTABLE AND NOT SEQTILE_SANITIZE)
   seqtile_test(mpi kernels/seqpar/mpi_test.cpp)
   target_link_libraries(mpi_tests PRIVATE seqtile_mpi MPI::MPI_CXX)

@@ -27,7 +27,7 @@ using autotune::Workload;
 using Catch::Matchers::Contains;
 using Text = std::string;
 
-/// The message that normalize() refuses the fields with; empty when it accepts them.
+/// The message with which normalize() refuses the fields; empty if it accepts them.
 std::string refusal(const std::string& operation, const Fields& fields, DType dtype = DType::f32, int threads = 1) {
   try {
     library_op(operation).normalize({operation, dtype, threads, fields});

@@ -1,7 +1,7 @@
-// tests/models/golden_models_test.cpp -- small models run by our operations, against the package of their files.
+// tests/models/golden_models_test.cpp -- small models run by our operations, against the transformers package.
 // SPDX-License-Identifier: Apache-2.0
 //
-// tests/golden/models has, for each case, the model file and what tools/python/make_model_goldens.py saw in float64:
+// tests/golden/models has the model file of each case and the float64 values of tools/python/make_model_goldens.py:
 // hidden states before and behind every layer, the normed states behind the last one, and the logits.
 #include <catch2/catch.hpp>
 
@@ -67,7 +67,7 @@ std::vector<std::filesystem::path> golden_paths() {
   return paths;
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014), seeded by the FNV-1a hash of the name: as parameter() of the script.
+/// SplitMix64 (Steele, Lea, Flood 2014), seeded by the FNV-1a hash of the name, as parameter() of the script.
 class ParameterValues {
  public:
   explicit ParameterValues(const std::string& name)
@@ -88,7 +88,7 @@ class ParameterValues {
   uint64_t state_ = 0xcbf29ce484222325u;
 };
 
-/// Parameters in the shapes of Hugging Face's module tree, made when they are asked for.
+/// Parameters in the shapes of Hugging Face's module tree, made at their first use.
 class Parameters {
  public:
   explicit Parameters(const Model& model) : model_(model) {}
@@ -129,7 +129,8 @@ class Parameters {
   std::map<std::string, ModelTensor> tensors_;
 };
 
-/// The largest error of an element, by the larger of it and of its row's root mean square; and of a row's norm.
+/// The largest error of an element, relative to the larger of the element and its row's root mean square, and of a row,
+/// relative to the row's norm.
 struct Errors {
   double element = 0, row = 0;
 

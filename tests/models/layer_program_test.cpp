@@ -1,4 +1,4 @@
-// tests/models/layer_program_test.cpp -- steps of models of every form: arguments that are wired, norms that are fused.
+// tests/models/layer_program_test.cpp -- steps of models of every form: wires of arguments, fused norms.
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/layer_program.h"
 
@@ -83,11 +83,12 @@ const Step& find(const std::vector<Step>& steps, const std::string& label) {
   return *found;
 }
 
-/// Every argument has one wire, and nothing else has: those of the workload that runs.
+/// Checks that each argument of `workload`, which runs, has one wire, and that there is no other wire.
 void check_wires(const Step& step, const autotune::Workload& workload) {
   INFO(step.label);
   const autotune::OpDef& op = library_op(workload.operation);
-  const std::set<std::string> kChannel = {"staging", "flags", "channel"};  // the ranks', bound when they meet
+  // The ranks bind these tensors when they meet.
+  const std::set<std::string> kChannel = {"staging", "flags", "channel"};
   std::multiset<std::string> arguments, wired;
   for (const autotune::ArgSpec& arg : op.schema(op.normalize(workload)).args)
     if (!kChannel.contains(arg.name)) arguments.insert(arg.name);

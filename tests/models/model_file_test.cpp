@@ -1,7 +1,7 @@
-// tests/models/model_file_test.cpp -- config.json of every type against the package, and fields that are refused.
+// tests/models/model_file_test.cpp -- config.json of every type against the transformers package, and refused fields.
 // SPDX-License-Identifier: Apache-2.0
 //
-// tests/golden/model_files/files.json has files and what the classes of transformers have after reading them
+// tests/golden/model_files/files.json has files and the fields of transformers' classes after reading them
 // (tools/python/make_model_files.py).
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-// tests/models/model_ranks_test.cpp -- what a rank of a tensor and sequence parallel model holds and runs.
+// tests/models/model_ranks_test.cpp -- the share and the steps of a rank of a tensor and sequence parallel model.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 

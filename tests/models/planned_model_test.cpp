@@ -1,4 +1,4 @@
-// tests/models/planned_model_test.cpp -- decoder layers by every plan, against the same in f64.
+// tests/models/planned_model_test.cpp -- decoder layers by every plan, against the same layers in f64.
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/planned_model.h"
 
@@ -45,7 +45,7 @@ Model block(int64_t kv_heads) {
   return model;
 }
 
-// --- the same in f64
+// --- the same layers in f64
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -181,7 +181,7 @@ int count_of(const PlannedModel& model, const std::string& operation) {
   return count;
 }
 
-/// What each plan is about: operations that it has and their number on each rank.
+/// Operations that mark each plan, and their number on each rank.
 std::vector<std::pair<std::string, int>> marks_of(ModelPlan plan) {
   switch (plan) {
     case ModelPlan::replicated: return {{"linear", 8}, {"all_reduce", 0}, {"attention_forward", 2}};
@@ -200,14 +200,14 @@ class Home {
 
  private:
   test::TempFolder folder_;
-  const std::string artifacts_ = testing::shared_artifacts();  // before there are threads of ranks
+  const std::string artifacts_ = testing::shared_artifacts();  // set before the ranks' threads start
 };
 
 void check_none(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) CHECK(error == "");
 }
 
-/// Of the elements of a rank's part; results are of order 1.
+/// The largest difference of an element in the rank's part; results are of order 1.
 double worst_difference(const PlannedModel& model, const Rows& wanted) {
   double worst = 0;
   for (int64_t row = 0; row < model.result().sizes[0]; ++row) {
@@ -260,7 +260,7 @@ TEST_CASE("planned model: plans that change layouts between operators compute th
   const ModelTensor x(DType::f32, kLength, model.hidden_size);
   fill_normal(x.tensor(), 0, 1, 99);
   const Rows wanted = Reference(model, weights).run(rows_of(x.tensor()));
-  // Rows of the first layer's attention in context parallel, whole ones behind it; columns exchanged for rows.
+  // The strategies of plan `first` before node `from` and of plan `then` from it on. Layouts change at the node.
   const auto mixed = [&](ModelPlan first, ModelPlan then, const std::string& from) {
     planner::Allowed allowed = allowed_strategies(planned.graph, first);
     const planner::Allowed others = allowed_strategies(planned.graph, then);
@@ -310,7 +310,7 @@ TEST_CASE("planned model: named plans are legal, and none is predicted to beat t
         INFO(ranks << " ranks, " << plan_name(plan));
         CHECK(costs.back() >= best * (1 - 1e-12));
       }
-      CHECK(costs[0] > 1.5 * *std::ranges::min_element(costs));  // to share the work is worth it
+      CHECK(costs[0] > 1.5 * *std::ranges::min_element(costs));  // sharing the work pays off
     }
 }
 

@@ -1,4 +1,4 @@
-// tests/models/rope_reader_test.cpp -- spellings of rope in model files, and those that contradict each other.
+// tests/models/rope_reader_test.cpp -- spellings of rope in model files, and spellings that contradict each other.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 

@@ -16,7 +16,7 @@ namespace {
 
 using namespace planner;
 
-/// Products that take so long that all devices must share them; all else is free.
+/// Products take so long that all devices must share them; all else is free.
 constexpr double kSecondsPerFlop = 1e-6;
 CalibratedCosts costs_of_products() {
   CalibratedCosts costs;
@@ -32,7 +32,7 @@ Graph mlp(const Mesh& mesh, int layers, int64_t rows, int64_t columns) {
   return maker.output(x);
 }
 
-/// Of layers forward and backward, but for the gradient of the first one's input; shared by all devices.
+/// Seconds of the layers forward and backward, shared by all devices, without the gradient of the first layer's input.
 double mlp_compute(int layers, double rows, double columns, int devices) {
   return kSecondsPerFlop * 2 * rows * columns * columns * (3 * layers - 1) / devices;
 }
@@ -100,11 +100,11 @@ TEST_CASE("plan calibrated: attention layers by heads reduce each activation onc
                            }).solution.objective;
     const Planned planned = make_plan(attention_layers(mesh, layers, 16, 8, 32), costs_of_products(), is_unfused);
     INFO(layers << " layers");
-    CHECK(planned.solution.objective - compute / 4 == Approx((2 * layers - 1) * activation));  // none of x's gradient
+    CHECK(planned.solution.objective - compute / 4 == Approx((2 * layers - 1) * activation));  // x has no gradient
     CHECK(planned.chosen("q_0") == "S0 n");
     CHECK(planned.chosen("v_0") == "S0 n");
     CHECK(planned.chosen("attention_0") == "S0 heads");
-    // To gather the rows and cut n costs the same.
+    // Gathering the rows and cutting n costs the same.
     const auto reduces = [](const Node& node, const Strategy& s) {
       return is_unfused(node, s) && (!node.name.starts_with("out_") || s.name == "S0 k");
     };
@@ -115,7 +115,7 @@ TEST_CASE("plan calibrated: attention layers by heads reduce each activation onc
 
 namespace {
 
-/// The objective of the best of all plans, one after the other.
+/// The objective of the best plan, by trying all plans.
 double brute_force(const Problem& problem) {
   Choices choices(problem.costs.size());
   double best = objective(problem, choices);
@@ -134,7 +134,7 @@ double brute_force(const Problem& problem) {
 
 bool is_row(const Node& node) { return node.module == "RMSNorm" || node.target == "add" || node.op == "placeholder"; }
 
-/// Products by columns and by sums, attention by heads; all else on every device.
+/// Cuts products by columns or by sums and attention by heads; keeps rows on every device.
 bool is_tensor_parallel(const Node& node, const Strategy& strategy) {
   if (is_row(node)) return strategy.name == "whole";
   if (node.module == "Linear") return strategy.name == "S0 n" || strategy.name == "S0 k";
@@ -142,7 +142,7 @@ bool is_tensor_parallel(const Node& node, const Strategy& strategy) {
   return true;
 }
 
-/// All operators by the batch, as far as it goes.
+/// Cuts operators by the batch or not at all.
 bool is_data_parallel(const Node& node, const Strategy& strategy) {
   return node.op == "output" || strategy.name == "whole" || strategy.name == "S0 dim 0" || strategy.name == "S0 batch";
 }
@@ -180,7 +180,7 @@ TEST_CASE(
                  data_parallel = make_plan(graph, {}, is_data_parallel).solution.objective,
                  unfused = make_plan(graph, {}, is_unfused).solution.objective;
     CHECK(best.solution.objective < 0.9 * tensor_parallel);
-    CHECK(best.solution.objective < 0.5 * data_parallel);  // the batch of two has no part for each device
+    CHECK(best.solution.objective < 0.5 * data_parallel);  // a batch of two has no part for each device
     CHECK(best.solution.objective < unfused);
     CHECK(unfused < tensor_parallel);
   }
@@ -227,7 +227,7 @@ bool has_layouts(const Strategy& ours, const Strategy& theirs) {
   return true;
 }
 
-/// Operators that the known planner gathers whole where a cut does not come through.
+/// Operators that the known planner gathers whole if a cut of their input does not become one of their result.
 bool gathers(const Node& node) {
   const std::string name = operator_name(node);
   return name == "view" || name == "flatten" || name == "AdaptiveAvgPool2d" || name == "split" || name == "getitem";
@@ -242,7 +242,7 @@ TEST_CASE("plan calibrated: the known planner's plan at the same prices is no be
       const Choices theirs = solve(compat_problem(known)).choices;
       graph.mesh.alpha = {1e-6, 1e-6}, graph.mesh.beta = {beta, beta};
       const Planned planned = make_plan(graph, {});
-      Choices same;  // of ours, the ways with their layouts
+      Choices same;  // our strategies with the known planner's layouts
       for (size_t n = 0; n < graph.nodes.size(); ++n) {
         const Strategy& wanted = known.nodes[n].strategies[static_cast<size_t>(theirs[n])];
         const std::vector<Strategy>& ours = planned.graph.nodes[n].strategies;

@@ -1,4 +1,4 @@
-// tests/planner/calibration_test.cpp -- files of links and devices, and what is made of them.
+// tests/planner/calibration_test.cpp -- files of links and devices, and the meshes and prices from them.
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/strategies/calibration.h"
 
@@ -26,7 +26,7 @@ TEST_CASE("plan calibration: what is given is taken, the rest are defaults", "[p
 
 namespace {
 
-/// Of two axes but for these.
+/// A measured calibration of two axes with the given fields.
 std::string measured(const std::string& ranks, const std::string& residual) {
   return R"({"alpha": [1, 1], "beta": [0, 0], "machine": {"model": "a"}, "fabric": "threads", "threads": 1,)"
          R"( "dtype": "f32", "ranks": )" +
@@ -103,7 +103,7 @@ TEST_CASE("plan calibration: what was measured is written, and read as it was", 
   CHECK(read.measured->threads == 3);
   CHECK(read.measured->dtype == "bf16");
   CHECK(read.measured->residual == std::vector{0.125, 0.5});
-  Mesh wide{2, {16, 8}, {}, {}};  // of a message and a byte: other ranks than were measured
+  Mesh wide{2, {16, 8}, {}, {}};  // alpha is per message and beta per byte, so they hold for other numbers of ranks too
   apply(read, wide);
   CHECK(wide.alpha[0] == 5.25e-6);
   Mesh mesh{1, {2}, {}, {}};

@@ -15,7 +15,7 @@ using Random = std::mt19937;
 
 size_t below(Random& random, size_t count) { return random() % count; }
 
-/// Bytes that are lost, doubled, swapped or others.
+/// Loses, doubles or changes bytes of the text, or cuts it off.
 std::string changed_bytes(Random& random, std::string text) {
   constexpr std::string_view kBytes = "{}[]\",:0189-eE.nut\\ \n\xff";
   for (size_t count = 1 + below(random, 3); count-- > 0 && text.size() > 4;) {
@@ -36,7 +36,7 @@ void collect(json& value, std::vector<json*>& all) {
     for (json& member : value) collect(member, all);
 }
 
-/// Values that are swapped, doubled, lost or others, so that what is left is JSON.
+/// Swaps, doubles, loses or changes values, so that the text stays JSON.
 std::string changed_values(Random& random, const std::string& text) {
   static const std::vector<json> kValues = {nullptr,
                                             true,
@@ -109,7 +109,7 @@ TEST_CASE("plan graph: a changed text is read or refused in one line", "[plan]")
       FAIL("trial " << trial << ": " << error.what() << "\n" << changed);
     }
   }
-  // Neither is every change refused before anything is read, nor none.
+  // Some of the changed texts are read, and some are refused.
   CHECK(taken > kTrials / 50);
   CHECK(taken < kTrials / 2);
 }

@@ -34,7 +34,7 @@ struct Compared {
   int64_t searches = 0, different = 0;
 };
 
-/// Costs between all strategies of an input and one that wants it, against those that are stored.
+/// Compares the costs from all strategies of an input to one strategy of its reader with the stored costs.
 void compare(const Graph& graph, const Node& node, size_t operand, size_t strategy, const json& stored, Compared& all) {
   const Node& producer = graph.nodes[static_cast<size_t>(node.inputs[operand])];
   for (size_t source = 0; source < producer.strategies.size(); ++source) {

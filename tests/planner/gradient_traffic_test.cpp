@@ -35,7 +35,7 @@ TrafficCost cost_of(const GradientWay& way, const std::vector<Gradient>& gradien
   return traffic_cost(gradients, kMesh, machine(), way, 1e12);
 }
 
-/// Both lanes in small steps of time.
+/// The time of both lanes, by small steps.
 double stepped(const std::vector<TimelineBucket>& buckets, double backward_s, double slowdown, double step) {
   double now = 0, done = 0, sent = 0;
   size_t bucket = 0;
@@ -58,7 +58,7 @@ TEST_CASE("plan traffic: timelines worked by hand", "[plan]") {
   CHECK(overlapped_seconds({{1, 1}}, 4, 1.5) == Approx(4.5));                      // hidden, but slows
   CHECK(overlapped_seconds({{1, 2}}, 4, 2) == Approx(4 + 2));                      // nothing gained
   CHECK(overlapped_seconds({{1, 10}}, 4, 1) == Approx(1 + 10));                    // the links are the longer lane
-  CHECK(overlapped_seconds({{1, 5}, {2, 1}}, 4, 1.5) == Approx(1 + 4.5 + 2 + 1));  // the second one waits for the first
+  CHECK(overlapped_seconds({{1, 5}, {2, 1}}, 4, 1.5) == Approx(1 + 4.5 + 2 + 1));  // bucket 2 waits for bucket 1
   CHECK(overlapped_seconds({{0, 1}, {3, 0.5}, {4, 1}}, 4, 1) == Approx(5));
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("plan traffic: compressed gradients pay for their bytes and for making
   CHECK(blocks.memory == Approx(2 * kBytes + 2 * int8 + 8 * kElements));
 
   const TrafficCost top = cost_of({.compression = Compression::top_k});
-  const double pairs = 10486 * 8;  // of a value and an index; 1 % of 1048576 is 10485.76
+  const double pairs = 10486 * 8;  // a pair has a value and an index; 1 % of 1048576 is 10485.76
   CHECK(top.bytes == Approx(7 * pairs));
   CHECK(top.communication_s == Approx(7 * 2e-5 + 7 * pairs * 8e-9 + (5 * kBytes + 9 * pairs) / 1e12));
 
@@ -158,7 +158,8 @@ TEST_CASE("plan traffic: buckets are closed when they are full, and sent behind 
   CHECK(uneven.buckets == 2);
   CHECK(uneven.seconds == Approx(3e-3 + 3e-3 + 1e-3));
   CHECK(traffic_cost(gradients, mesh, machine(1), {}, 1).communication_s == Approx(4e-3 + 4 * 4e6 / 1e12));
-  const GradientWay parts{.is_sharded = true, .overlaps = true, .has_views = true};  // gathered behind the step
+  // The parameters are gathered behind the step.
+  const GradientWay parts{.is_sharded = true, .overlaps = true, .has_views = true};
   CHECK(traffic_cost(gradients, mesh, machine(1), parts, 1).seconds == Approx(4e-3 + 0.5e-3 + 2e-3));
 }
 
@@ -223,14 +224,14 @@ TEST_CASE("plan traffic: gradients come from a graph in the backward pass's orde
   const int first = maker.linear("first", maker.placeholder("x", {16, 32}), 64);
   const Graph graph = maker.output(maker.linear("second", maker.norm("norm", first), 8));
   Calibration calibration = machine();
-  calibration.device = {1e9, 1e30, 0};  // nothing counts but what products compute
+  calibration.device = {1e9, 1e30, 0};  // only the work of products counts
   const std::vector<Gradient> gradients = gradients_of(graph, calibration);
   REQUIRE(gradients.size() == 3);
   CHECK(gradients[0].bytes() == 8 * 64 * 4);
   CHECK(gradients[1].bytes() == 64 * 4);
   CHECK(gradients[2].rows == 64);
   CHECK(gradients[2].columns == 32);
-  CHECK(gradients[0].backward_s == Approx(2 * 2.0 * 16 * 64 * 8 / 1e9));  // of what it reads, and of the weight
+  CHECK(gradients[0].backward_s == Approx(2 * 2.0 * 16 * 64 * 8 / 1e9));  // gradients of the input and of the weight
   CHECK(gradients[1].backward_s < gradients[0].backward_s / 10);
   CHECK(gradients[2].backward_s == Approx(2.0 * 16 * 64 * 32 / 1e9));  // data have no gradient
 

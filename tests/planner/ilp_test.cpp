@@ -1,4 +1,4 @@
-// tests/planner/ilp_test.cpp -- plans against those of a solver of integer programs, where there is one.
+// tests/planner/ilp_test.cpp -- plans against a solver of integer programs, if there is one.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/references/ilp.h"
 
@@ -26,7 +26,7 @@ bool is_skipped() {
   return true;
 }
 
-/// What both find costs the same, and keeps the budget.
+/// Checks that the plans of both solvers cost the same and keep the budget.
 void compare(const Problem& problem, double budget) {
   const Solution ours = solve(problem, {.memory_budget = budget});
   const auto theirs = solve_integer_program(problem, budget);
@@ -67,7 +67,7 @@ TEST_CASE("plan ilp: golden problems with a budget have the optimum of the integ
 
 namespace {
 
-/// In microseconds: the other solver's tolerances are those of numbers around 1.
+/// The problem in microseconds: the other solver's tolerances suit numbers around 1.
 Problem in_microseconds(Problem problem) {
   for (std::vector<double>& costs : problem.costs)
     for (double& cost : costs) cost *= 1e6;
@@ -118,7 +118,7 @@ TEST_CASE("plan ilp: random problems, with and without a budget, have the optimu
 TEST_CASE("plan ilp: a small problem is the program that it should be", "[plan]") {
   const Problem problem{
       {{1, 2}, {3}, {4, 5}}, {{6, 7}, {8}, {9, 10}}, {-1, -1, 0}, {{0, 1, {11, 12}}, {0, 2, {13, 14, 15, 16}}}};
-  // Node 2 follows node 0: their costs, their bytes and the diagonal of their edge are those of one variable.
+  // Node 2 follows node 0: their costs, their bytes and the diagonal of their edge belong to one variable.
   CHECK(integer_program(problem, 30) == R"(Minimize
  obj: + 18 x0_0
  + 23 x0_1

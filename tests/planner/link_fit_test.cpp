@@ -69,7 +69,7 @@ TEST_CASE("plan link fit: neither number is below nothing", "[plan]") {
 }
 
 TEST_CASE("plan link fit: twice as long and half as long count alike", "[plan]") {
-  // Between times of which one is a quarter of the model's shape and one four times as much, the fit goes halfway.
+  // One time is a quarter of the model's and one is four times as much: the fit goes halfway between them.
   const LinkFit fit = fit_links(2, std::vector<GatherTime>{{1e9, 0.25}, {1.000001e9, 4}});
   CHECK(fit.alpha + 0.5e9 * fit.beta == Approx(1).epsilon(0.01));
 }

@@ -1,5 +1,5 @@
 // tests/planner/operator_rules_test.cpp -- strategies of the dispatcher's operators, done with numbers
-// (rule_harness.h), and which operators are known.
+// (rule_harness.h), and the list of known operators.
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
@@ -10,16 +10,16 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-/// An operator of f32 inputs "x0", "x1", ..., and what it computes.
+/// An operator of f32 inputs "x0", "x1", ..., and its computation.
 struct Operator {
   const char* target;
   std::vector<PlanShape> inputs;
   PlanShape result;
   Arguments arguments;
   Forward forward;
-  int least = 2;  ///< strategies that are tried on one axis
-  /// An input that is added to the columns of the result, of which one device adds it where sums are partial; its
-  /// gradient every device has. -1: none.
+  int least = 2;  ///< fewest strategies to try on one axis
+  /// Number of an input that is added to the columns of the result, or -1. One device adds it to partial sums; every
+  /// device has its gradient.
   int bias = -1;
 };
 
@@ -55,7 +55,7 @@ void check_with_numbers(const Operator& op) {
   }
 }
 
-/// Each element of the result from one of the first input's, `from(place)`.
+/// Each element of the result is the first input's element at `from(place)`.
 Forward moved(std::function<PlanShape(const PlanShape&)> from) {
   return [from](const Tensors& of, const PlanShape& shape) {
     Tensor x = of[0], y(shape);
@@ -64,7 +64,7 @@ Forward moved(std::function<PlanShape(const PlanShape&)> from) {
   };
 }
 
-/// y[i, n] = bias[n] + sum over k of x[i, k] w[k, n]; where k is cut the bias is added once.
+/// y[i, n] = bias[n] + sum over k of x[i, k] w[k, n]. One device adds the bias if k is cut.
 Tensor addmm(const Tensors& of, const PlanShape& shape) {
   Tensor bias = of[0], x = of[1], w = of[2], y(shape);
   y.each([&](const PlanShape& at) {
@@ -116,13 +116,13 @@ Tensor row_norm(const Tensors& of, const PlanShape& shape) {
   return y;
 }
 
-/// Queries and keys of one head's dimension, with a mask that is added: q[b, h, l, 1], mask[h, l, keys].
+/// Attention of heads with one element and an added mask: q[b, h, l, 1], mask[h, l, keys].
 Tensor masked_attention(const Tensors& of, const PlanShape& shape) {
   Tensor q = of[0], k = of[1], v = of[2], mask = of[3], y(shape);
   y.each([&](const PlanShape& at) {
     double sum = 0;
     for (int64_t j = 0; j < k.shape[2]; ++j) {
-      // Where keys of other heads are there the device has all of them.
+      // A device that has keys of other heads has the keys of all heads.
       const int64_t head = k.shape[1] == q.shape[1] ? at[1] : q.first[1] + at[1];
       const double weight = std::exp(q(at) * k({at[0], head, j, 0}) + mask({at[1], at[2], j}));
       sum += weight, y(at) += weight * v({at[0], head, j, 0});
@@ -132,7 +132,7 @@ Tensor masked_attention(const Tensors& of, const PlanShape& shape) {
   return y;
 }
 
-/// Of two experts with three rows each: y[r, n] = sum over k of x[r, k] w[expert of r, k, n].
+/// Two experts with three rows each: y[r, n] = sum over k of x[r, k] w[expert of r, k, n].
 Tensor experts(const Tensors& of, const PlanShape& shape) {
   Tensor x = of[0], w = of[1], y(shape);
   y.each([&](const PlanShape& at) {
@@ -157,7 +157,7 @@ Tensor cumulated(const Tensors& of, const PlanShape& shape) {
   return y;
 }
 
-/// Along dimension 1; or each of the inputs at its place along a new dimension 1.
+/// joined() puts two inputs side by side along dimension 1; stacked() puts inputs at their places along a new one.
 Tensor joined(const Tensors& of, const PlanShape& shape) {
   Tensor y(shape), a = of[0], b = of[1];
   y.each([&](const PlanShape& at) {
@@ -254,11 +254,11 @@ TEST_CASE("plan rules: rows that indices choose are cut as the indices, other di
   const Planned planned = make_plan(graph_of(op, Mesh{1, {2}, {1e-6}, {1e-9}}), {});
   CHECK(planned.strategies.unknown.empty());
   const auto& ways = planned.graph.nodes[2].strategies;
-  REQUIRE(ways.size() == 5);  // whole, and along each of the result's dimensions
+  REQUIRE(ways.size() == 5);  // whole, and one way for each dimension of the result
   const auto found = std::ranges::find(ways, "S0 dim 1", &Strategy::name);
   REQUIRE(found != ways.end());
   CHECK(found->operands[1][0] == Layout().with(0, 1));
-  CHECK(found->operands[0][0] == Layout().with_partial(1));  // of its gradient
+  CHECK(found->operands[0][0] == Layout().with_partial(1));  // the gradient is a partial sum
   CHECK(std::ranges::count(ways, Layout().with(3, 1), [](const Strategy& way) { return way.results[0]; }) == 1);
 }
 

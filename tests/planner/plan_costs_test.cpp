@@ -1,4 +1,4 @@
-// tests/planner/plan_costs_test.cpp -- what a plan costs and holds, operator by operator.
+// tests/planner/plan_costs_test.cpp -- costs and memory of a plan, operator by operator.
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/solver/plan_costs.h"
 
@@ -131,8 +131,8 @@ TEST_CASE("plan costs: memory over time is that of a hand-worked graph", "[plan]
   CHECK(timeline.peak() == 1344);
   graph.is_training = true;
   timeline = memory_timeline(graph, {}, choices);
-  // All is kept. Then y's gradient comes with relu's backward pass, after which relu's result goes; those of the
-  // parameters come with fc's, after which y and its gradient go. Data have none.
+  // All results are kept. relu's backward pass makes y's gradient, then relu's result goes. fc's backward pass makes
+  // the parameters' gradients, then y and its gradient go. Data have no gradient.
   CHECK(timeline.bytes == std::vector<double>{448, 960, 960, 1472, 1984, 1472, 1792, 768});
   graph = linear_graph(Layout().with(1, 1));  // columns cut in two: half of y, of the weight and of the bias
   graph.is_training = false;
@@ -160,7 +160,7 @@ TEST_CASE("plan costs: members of a tuple, transposes and reshapes are held as w
     REQUIRE(found != node.strategies.end());
     whole.push_back(static_cast<int>(found - node.strategies.begin()));
   }
-  // x goes when relu has read it; relu's result is there until the last operator has read a part of it.
+  // x goes when relu has read it. relu's result is there until the last operator has read a part of it.
   const std::vector<double> bytes{1024, 2048, 1024, 1024, 1024, 1024, 1536, 512};
   CHECK(memory_timeline(planned.graph, planned.problem, whole).bytes == bytes);
   CHECK(memory_timeline(planned.graph, {}, whole).bytes == bytes);  // the same, by layouts

@@ -27,7 +27,7 @@ struct Planned {
 
 using Keep = std::function<bool(const planner::Node&, const planner::Strategy&)>;
 
-/// Whether a collective is within the kernel.
+/// True if the kernel includes a collective.
 inline bool is_fused(const planner::Strategy& strategy) {
   return strategy.name.find("gather") != std::string::npos || strategy.name.find("scatter") != std::string::npos ||
          strategy.name.find("exchanged") != std::string::npos;
@@ -50,7 +50,7 @@ inline Planned make_plan(planner::Graph graph, const planner::CalibratedCosts& c
 
 inline bool is_unfused(const planner::Node&, const planner::Strategy& strategy) { return !is_fused(strategy); }
 
-/// Of so many bytes, by a ring.
+/// Seconds of an all-reduce of `bytes` by a ring.
 inline double all_reduce(const planner::Mesh& mesh, int axis, double bytes) {
   const auto a = static_cast<size_t>(axis);
   const double n = mesh.shape[a];

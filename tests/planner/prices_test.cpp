@@ -1,4 +1,4 @@
-// tests/planner/prices_test.cpp -- what single strategies cost, by hand.
+// tests/planner/prices_test.cpp -- prices of single strategies, worked by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -39,7 +39,7 @@ TEST_CASE("plan prices: a fused kernel takes the longer of two, what overlap cos
              std::max(2 * m * n * k / device.peak_flops, kBytes * (m * n + n * k + m * k) / device.bandwidth);
     };
     const auto gather = [&, beta = beta](double whole) { return 3 * 1e-6 + 3.0 / 4 * whole * kBytes * beta; };
-    const double share = std::min(slowdown - 1, 1.0);  // of the shorter one, which is seen all the same
+    const double share = std::min(slowdown - 1, 1.0);  // visible part of the shorter lane
     const auto fused = [&, share = share](double compute, double communication) {
       return std::max(compute, communication) + share * std::min(compute, communication) + device.launch_s;
     };
@@ -52,7 +52,7 @@ TEST_CASE("plan prices: a fused kernel takes the longer of two, what overlap cos
     CHECK(scattered.compute + scattered.communication ==
           Approx(fused(product(kRows, kOut, k), gather(kRows * kOut)) +
                  fused(product(kOut, k, kRows) + product(kRows, k, kOut), gather(kRows * kOut))));
-    // The weight's gradient is summed where rows are cut; its memory is that of two copies and two moments in f32.
+    // Cut rows need a sum of the weight's gradient. The weight's memory has two copies and two moments in f32.
     const Strategy rows = strategy_of(planned, "y", "S0 rows");
     CHECK(rows.communication == Approx(all_reduce(mesh, 0, kIn * kOut * kBytes)));
     CHECK(rows.held() == Approx(kIn * kOut * (2 * kBytes + 8) + kRows / kDevices * kOut * kBytes));
@@ -62,7 +62,7 @@ TEST_CASE("plan prices: a fused kernel takes the longer of two, what overlap cos
 
 namespace {
 
-/// Of which the causal mask of `attention` leaves the last device most.
+/// True if queries are cut: the causal mask of `attention` leaves the last device most work.
 bool cuts_queries(const Strategy& strategy) {
   return strategy.name.find("0 queries") != std::string::npos || strategy.name.find("1 queries") != std::string::npos;
 }
@@ -110,7 +110,7 @@ TEST_CASE("plan prices: parameters in parts are gathered twice, their gradients 
   CHECK(whole.held() - parts.held() == Approx(512 * 512 * 12 * 0.75));
   CHECK(planned.chosen("z") == "S0 rows");
   const Solution one = solve(planned.problem, {.memory_budget = planned.solution.memory - 512 * 512 * 6});
-  CHECK(one.objective == Approx(planned.solution.objective + all_gather));  // one of the layers
+  CHECK(one.objective == Approx(planned.solution.objective + all_gather));  // one of the two layers
   const double least = solve(planned.problem, {.memory_budget = 0}).smallest_budget;
   const Solution both = solve(planned.problem, {.memory_budget = least});
   CHECK(both.objective == Approx(planned.solution.objective + 2 * all_gather));
@@ -205,7 +205,7 @@ TEST_CASE("plan prices: a member of a tuple is the only one that changes its lay
   CHECK(cost("1") > 0);
   CHECK(cost("-1") == cost("1"));
   CHECK(cost("-2") == cost("0"));
-  CHECK(cost("2") == Approx(cost("0") + cost("1")));  // none of them: both, rather than nothing
+  CHECK(cost("2") == Approx(cost("0") + cost("1")));  // no such member: the seconds of both members
   CHECK(cost("-3") == cost("2"));
 }
 
@@ -262,7 +262,7 @@ TEST_CASE("plan prices: a linear whose weight and bias are inputs has them cut a
   const auto of_bias = [&](const char* name) { return strategy_of(planned, "y", name).operands[2][0]; };
   CHECK(of_bias("S0 n") == Layout().with(0, 1));
   CHECK(of_bias("S0 n of gathered rows") == Layout().with(0, 1));
-  CHECK(of_bias("S0 rows") == Layout().with_partial(1));  // of its gradient
+  CHECK(of_bias("S0 rows") == Layout().with_partial(1));  // the bias's gradient is a partial sum
   CHECK(of_bias("S0 k to scattered rows") == Layout().with_partial(1));
   CHECK(of_bias("S0 k") == Layout());
 }
@@ -278,7 +278,7 @@ TEST_CASE("plan prices: the output of a tuple stays cut where all members are", 
   tuple.results.push_back({{8, kRows, 1}, "f32", 4});
   const Planned planned = make_plan(graph, {});
   CHECK(planned.strategies.unknown.empty());
-  CHECK(planned.graph.nodes.back().strategies.size() == 3);  // not along the last dimension
+  CHECK(planned.graph.nodes.back().strategies.size() == 3);  // no strategy cuts the last dimension
   CHECK(strategy_of(planned, "output", "S0 dim 0").operands[0] == std::vector(2, Layout().with(0, 1)));
   CHECK(planned.chosen("output") != "whole");
 }
@@ -317,7 +317,8 @@ TEST_CASE("plan prices: what only reads data has no backward pass", "[plan]") {
     CHECK(seconds(training, "mixed", name) == seconds(inference, "mixed", name));
   for (const char* name : {"whole", "S0 n", "S0 n of gathered rows", "S0 k to scattered rows"})
     CHECK(seconds(training, "of_data", name) == seconds(inference, "of_data", name));
-  CHECK(seconds(training, "y", "whole") == Approx(2 * seconds(inference, "y", "whole")));  // of its input alone
+  // Only the input has a gradient.
+  CHECK(seconds(training, "y", "whole") == Approx(2 * seconds(inference, "y", "whole")));
 }
 
 }  // namespace seqtile::testing

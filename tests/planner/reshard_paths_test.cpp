@@ -18,13 +18,13 @@ int64_t num_allocations = 0;
 
 }  // namespace
 
-// Of the whole program, to count. Not inlined, or the compiler would see malloc() and delete.
+// Counts the allocations of the whole program. Not inlined, or the compiler would see malloc() and delete.
 [[gnu::noinline]] void* operator new(size_t size) {
   ++num_allocations;
   if (void* memory = std::malloc(size ? size : 1)) return memory;
   throw std::bad_alloc();
 }
-// A sort's buffer; what is not replaced would be memory that a sanitizer's delete wants back.
+// A sort's buffer. Without this operator a sanitizer's own one would give memory that our delete frees.
 [[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
   ++num_allocations;
   return std::malloc(size ? size : 1);
@@ -39,7 +39,7 @@ using namespace planner;
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr int kCopies = -1, kSums = -2;
 
-/// By axis: kCopies, kSums or the dimension that it cuts.
+/// The state of each axis: kCopies, kSums or the dimension that the axis cuts.
 using States = std::vector<int>;
 
 /// The same prices by Floyd and Warshall's search, over states instead of layouts, from formulas of total volumes.
@@ -65,7 +65,7 @@ class Oracle {
   const std::vector<States>& states() const { return states_; }
   double seconds(size_t from, size_t to) const { return seconds_[from][to]; }
 
-  /// Whether every device has an element.
+  /// True if every device has an element.
   bool is_whole(const States& states) const {
     for (size_t dim = 0; dim < shape_.size(); ++dim) {
       const int64_t parts = parts_of(states, static_cast<int>(dim)), size = (shape_[dim] + parts - 1) / parts;
@@ -104,7 +104,7 @@ class Oracle {
     return false;
   }
 
-  /// Of one axis from a state to another one, infinite if that is no step.
+  /// Seconds of a change of one axis; infinite if the change is no single step.
   double step(const States& from, const States& to) const {
     size_t axis = from.size();
     for (size_t i = 0; i < from.size(); ++i) {
@@ -144,7 +144,7 @@ Layout layout_of(const States& states) {
 
 bool is_near(double a, double b) { return a == b || std::abs(a - b) <= 1e-12 * std::abs(b); }
 
-/// Pairs of layouts whose price differs, or whose path does not lead there at that price.
+/// The number of pairs of layouts with different prices, or with a path that does not lead there at its price.
 int64_t num_different(const Mesh& mesh, const std::vector<int64_t>& shape, int64_t& pairs) {
   const LayoutSpace layouts(mesh.num_axes, static_cast<int>(shape.size()));
   ReshardPaths paths(mesh, layouts, shape, 4);
@@ -237,7 +237,7 @@ TEST_CASE("plan paths: nothing is allocated while changes of layout are priced",
   CHECK(num_allocations == before);
   CHECK(searches == 256);
   CHECK(sum > 0);
-  CHECK(std::make_unique<int>(1));  // and one is counted
+  CHECK(std::make_unique<int>(1));  // an allocation is counted
   CHECK(num_allocations > before);
 }
 

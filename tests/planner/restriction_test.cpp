@@ -1,4 +1,4 @@
-// tests/planner/restriction_test.cpp -- problems in which nodes have but some of their strategies.
+// tests/planner/restriction_test.cpp -- problems in which nodes have only some of their strategies.
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/solver/restriction.h"
 
@@ -16,7 +16,7 @@ namespace {
 using planner::Allowed;
 using planner::Problem;
 
-/// Some of the strategies of each node, the same of those that share a choice.
+/// Some of the strategies of each node, the same ones for nodes that share a choice.
 Allowed some_of(const Problem& problem, std::mt19937& random) {
   Allowed allowed = planner::all_strategies(problem);
   for (int node = 0; node < problem.num_nodes(); ++node) {
@@ -65,7 +65,7 @@ TEST_CASE("plan: a restricted problem's best plan is the best of those that are 
       CHECK(std::ranges::find(allowed[node], choices[node]) != allowed[node].end());
     smaller += solution.objective > planner::solve(problem).objective;
   }
-  CHECK(smaller > 50);  // what was taken away counts
+  CHECK(smaller > 50);  // the missing strategies matter
 }
 
 }  // namespace seqtile::testing

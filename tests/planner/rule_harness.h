@@ -1,8 +1,8 @@
-// tests/planner/rule_harness.h -- what strategies say, done with numbers: every device computes with its parts.
+// tests/planner/rule_harness.h -- strategies done with numbers: each device computes with its parts.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operands are cut as a strategy wants them, each device computes with its parts alone, forward and backward, and what
-// the devices have is put together as the strategy says: parts side by side, partial sums added, copies compared.
+// The harness cuts operands as a strategy wants them. Each device computes with its parts alone, forward and backward.
+// The harness joins the devices' results as the strategy says: parts side by side, partial sums added, copies compared.
 #pragma once
 #include <catch2/catch.hpp>
 
@@ -22,7 +22,7 @@ using namespace planner;
 struct Tensor {
   PlanShape shape;
   std::vector<double> data;
-  PlanShape first;  ///< of a part: where it begins in the whole tensor
+  PlanShape first;  ///< place in the whole tensor where a part begins
 
   explicit Tensor(PlanShape given = {}) : shape(std::move(given)), first(shape.size()) {
     data.resize(static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies())));
@@ -58,7 +58,7 @@ inline std::vector<Place> places(const Mesh& mesh) {
   return result;
 }
 
-/// First and end of what a device has of a dimension: the lowest axis cuts it, the next one these parts.
+/// First and end of a device's part of a dimension: the lowest axis cuts the dimension, the next one cuts the parts.
 inline std::pair<int64_t, int64_t> range(const Mesh& mesh, const Place& place, int64_t size, AxisSet axes) {
   int64_t begin = 0, end = size, largest = size;
   for (size_t axis = 0; axis < static_cast<size_t>(mesh.num_axes); ++axis) {
@@ -85,13 +85,13 @@ inline Tensor part_of(Tensor whole, const Mesh& mesh, const Place& place, Layout
   return part;
 }
 
-/// Whether the parts of all devices are `whole`: of axes with copies each one has it.
+/// True if the parts of all devices make up `whole`. Devices along an axis with copies must all have it.
 inline bool is_assembled(Tensor whole, const std::vector<Tensor>& parts, const Mesh& mesh, Layout layout) {
   const std::vector<Place> all = places(mesh);
   for (size_t device = 0; device < all.size(); ++device) {
     const Tensor wanted = part_of(whole, mesh, all[device], layout);
     std::vector<double> sum(wanted.data.size());
-    for (size_t other = 0; other < all.size(); ++other) {  // those beside it along the axes of partial sums
+    for (size_t other = 0; other < all.size(); ++other) {  // devices beside `device` along the axes of partial sums
       bool is_beside = true;
       for (int axis = 0; axis < mesh.num_axes; ++axis)
         if (const auto a = static_cast<size_t>(axis); !(layout.partial() >> axis & 1))
@@ -106,9 +106,9 @@ inline bool is_assembled(Tensor whole, const std::vector<Tensor>& parts, const M
   return true;
 }
 
-/// A result of this shape, of operands.
+/// Computes a result of the shape from operands.
 using Forward = std::function<Tensor(const Tensors&, const PlanShape&)>;
-/// Gradients of the operands, of the operands and the result's gradient.
+/// Computes gradients of the operands from the operands and the result's gradient.
 using Backward = std::function<Tensors(const Tensors&, const Tensor&)>;
 
 inline Tensor random_tensor(const PlanShape& shape, std::mt19937& random) {
@@ -153,7 +153,7 @@ inline std::vector<std::string> wrong_strategies(Graph graph, int node, const Fo
   return wrong;
 }
 
-/// By differences, of the sum of the result times its gradient.
+/// Gradients by finite differences of the sum of result times gradient.
 inline Tensors gradients_by_differences(const Forward& forward, const Tensors& operands, const Tensor& gradient) {
   constexpr double kStep = 1e-5;
   Tensors result;

@@ -76,8 +76,8 @@ TEST_CASE("plan rules: a sum with a broadcast operand, whose gradient is summed 
 
 namespace {
 
-/// Without the maximum: scores are small. A head of the whole uses its group's keys; where a device does not have them
-/// the result is no number.
+/// Attention without the maximum, because scores are small. A head of the whole uses its group's keys; the result is
+/// NaN if a device does not have them.
 Tensor attention(const Tensors& operands, int64_t heads_of_group) {
   Tensor q = operands[0], k = operands[1], v = operands[2], y(q.shape);
   for (int64_t b = 0; b < q.shape[0]; ++b)
@@ -106,7 +106,7 @@ Graph attention_graph(const Mesh& mesh, const PlanShape& q, const PlanShape& key
   return maker.output(maker.function("y", "attention", {of_q, k, v}, q));
 }
 
-/// Of the graph's node 3. `tried` is how many there are that are not fused.
+/// The wrong strategies of attention, node 3 of the graph. `tried` counts all but fused ones.
 std::vector<std::string> wrong_attentions(const Mesh& mesh, int64_t heads, int64_t groups, int& tried) {
   const Forward forward = [&](const Tensors& of, const PlanShape&) { return attention(of, heads / groups); };
   return wrong_strategies(
@@ -168,7 +168,7 @@ Tensor view(const Tensors& operands, const PlanShape& shape) {
   return y;
 }
 
-/// The last two dimensions the other way round.
+/// Swaps the last two dimensions.
 Tensor transposed(const Tensors& operands, const PlanShape& shape) {
   Tensor x = operands[0], y(shape);
   x.each([&](const PlanShape& at) { y({at[0], at[2], at[1]}) = x(at); });
@@ -190,7 +190,7 @@ TEST_CASE("plan rules: softmax, and operators that only move elements", "[plan]"
       GraphMaker maker(mesh, "f32", 4);
       const int y = maker.function("y", one.target, {maker.placeholder("x", one.from)}, one.to);
       Graph graph = maker.output(y);
-      graph.nodes[static_cast<size_t>(y)].arguments = {"x", "-1", "-2"};  // of transpose
+      graph.nodes[static_cast<size_t>(y)].arguments = {"x", "-1", "-2"};  // transpose reads the numbers
       int tried = 0;
       const auto wrong = wrong_strategies(
           graph, y, one.forward,

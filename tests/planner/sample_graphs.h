@@ -1,11 +1,11 @@
-// tests/planner/sample_graphs.h -- layers whose plans are known, or are found in other ways too.
+// tests/planner/sample_graphs.h -- layers with plans that are known or can be found in another way.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "tests/planner/graph_maker.h"
 
 namespace seqtile::testing {
 
-/// Norm, two products with an activation between them, and what goes around them.
+/// A norm, two products with an activation between them, and a residual around them.
 inline planner::Graph residual_mlp(const planner::Mesh& mesh, int64_t batch, int64_t length, int64_t hidden) {
   GraphMaker maker(mesh, "bf16", 2);
   const int x = maker.placeholder("x", {batch, length, hidden});

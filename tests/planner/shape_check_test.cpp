@@ -11,7 +11,7 @@ namespace {
 
 using namespace planner;
 
-/// What is said of a function of tensors a, b, ..., by their shapes.
+/// The contradiction in a function of tensors a, b, ... of these shapes; empty without one.
 std::string of_function(const std::string& target, const std::vector<PlanShape>& shapes, PlanShape result) {
   GraphMaker maker({1, {2}, {1}, {1}}, "f32", 4);
   std::vector<int> inputs;
@@ -45,11 +45,11 @@ TEST_CASE("plan shapes: those that an operator has are taken", "[plan]") {
   is_taken("torch._C._nn.linear", {{2, 8, 4}, {4}}, {2, 8});  // a weight that is a vector
   is_taken("matmul", {{5, 1, 2, 3}, {7, 3, 4}}, {5, 7, 2, 4});
   is_taken("matmul", {{3}, {3, 4}}, {4});
-  is_taken("bmm", {{5, 3, 3}}, {5, 3, 3});  // of one tensor twice inputs name it once
+  is_taken("bmm", {{5, 3, 3}}, {5, 3, 3});  // inputs name a tensor once that the operator reads twice
   is_taken("view", {{8, 6}}, {2, 4, 6});
   is_taken("transpose", {{8, 6, 2}}, {6, 8, 2});
   is_taken("silu_and_mul", {{8, 6}}, {8, 3});
-  is_taken("to", {{8, 6}, {1}}, {8, 6});  // as another tensor
+  is_taken("to", {{8, 6}, {1}}, {8, 6});  // to the dtype of another tensor
   is_taken("unheard_of", {{8, 6}}, {5});
   CHECK(of_module("Linear", {2, 8, 4}, {6, 4}, {2, 8, 6}).empty());
   CHECK(of_module("Embedding", {2, 8}, {100, 6}, {2, 8, 6}).empty());

@@ -93,8 +93,7 @@ TEST_CASE("shared parameters: tied weights are counted once in memory, state, gr
   CHECK(count_parameters(apart.graph) == 2 * kWeight);
   CHECK(held(tied.graph, "words", &Strategy::memory) == kWeight * (4 + 8));
   CHECK(held(tied.graph, "words", &Strategy::gradient) == kWeight * 4);
-  // On one device all of the difference, when the backward pass is done, is the second weight with its state and
-  // gradient.
+  // The difference on one device after the backward pass is the second weight with its state and gradient.
   const auto at_the_end = [](Graph graph) {
     graph.mesh = Mesh{1, {1}, {0}, {0}};
     const Planned planned = make_plan(graph, {});
@@ -109,7 +108,7 @@ TEST_CASE("shared parameters: tied weights are counted once in memory, state, gr
 
 TEST_CASE("shared parameters: a gradient's sum over devices is paid once, however many operators read the weight",
           "[plan]") {
-  // Where devices share the batch each of them has a part of the whole sum; it is the price of one all-reduce.
+  // Each of the devices that share the batch has a part of the whole sum. The sum costs one all-reduce.
   const Keep by_batch = [](const Node& node, const Strategy& way) {
     return node.op == "get_attr" ? way.name == "whole" : way.name == "S0 dim 0";
   };

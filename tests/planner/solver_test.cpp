@@ -1,4 +1,4 @@
-// tests/planner/solver_test.cpp -- plans against every plan that there is, and against closed forms.
+// tests/planner/solver_test.cpp -- plans against the best of all plans, and against closed forms.
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/solver/solver.h"
 
@@ -22,7 +22,7 @@ struct Best {
   double objective = kNone, least_memory = kNone;
 };
 
-/// By trying all plans.
+/// The best plan, by trying all plans.
 Best brute_force(const Problem& problem, double budget) {
   Best best;
   Choices choices(problem.costs.size());
@@ -43,7 +43,7 @@ Best brute_force(const Problem& problem, double budget) {
   }
 }
 
-/// A chain of layers: each is cut by the batch (its weight's gradient is reduced) or by its columns (its input's is).
+/// A chain of layers, each cut by the batch (a sum of its weight's gradient) or by its columns (of its input's).
 Problem layers(int count, double of_weight, double of_activation) {
   Problem problem;
   for (int layer = 0; layer < count; ++layer) {
@@ -55,8 +55,8 @@ Problem layers(int count, double of_weight, double of_activation) {
   return problem;
 }
 
-/// A tensor that all nodes of a chain read, which have `strategies` each, and the least that it costs: of each strategy
-/// of the tensor the shortest way along the chain.
+/// A tensor that all nodes of a chain read, with `strategies` for each node, and the least cost: the shortest way along
+/// the chain, over all strategies of the tensor.
 std::pair<Problem, double> shared_by_chain(size_t readers, size_t strategies) {
   constexpr size_t kOfTensor = 3;
   std::mt19937 random(3);
@@ -66,7 +66,7 @@ std::pair<Problem, double> shared_by_chain(size_t readers, size_t strategies) {
     return values;
   };
   Problem problem;
-  std::vector<std::vector<double>> ways(kOfTensor);  // by the tensor's strategy, by the last node's
+  std::vector<std::vector<double>> ways(kOfTensor);  // by the tensor's strategy and the last node's
   for (size_t node = 0; node <= readers; ++node) {
     const size_t own = node == 0 ? kOfTensor : strategies;
     const std::vector<double> cost = numbers(own), read = numbers(kOfTensor * own), along = numbers(strategies * own);
@@ -110,7 +110,8 @@ TEST_CASE("plan solver: random problems, with and without a budget, have the opt
     if (options.memory_budget < kNone) {
       REQUIRE(solution.smallest_budget >= best.least_memory);
       REQUIRE(solution.smallest_budget_bound <= best.least_memory);
-      REQUIRE((solution.is_feasible || solution.smallest_budget_bound > options.memory_budget));  // it is proven
+      // The refusal is proven.
+      REQUIRE((solution.is_feasible || solution.smallest_budget_bound > options.memory_budget));
       if (problem.live.empty()) REQUIRE(solution.smallest_budget == solution.smallest_budget_bound);
     }
     if (!solution.is_feasible) {
@@ -147,7 +148,7 @@ TEST_CASE("plan solver: layers in a row reduce all weights or all activations bu
   }
 }
 
-// In time that grows with their square these take a quarter of an hour, which is too long for a test here.
+// A solver in quadratic time would take a quarter of an hour for these problems.
 TEST_CASE("plan solver: a tensor that all nodes of a long chain read does not make planning slow", "[plan]") {
   for (const size_t strategies : {3, 1}) {
     const auto [problem, best] = shared_by_chain(40000, strategies);
@@ -155,7 +156,7 @@ TEST_CASE("plan solver: a tensor that all nodes of a long chain read does not ma
     INFO(strategies << " strategies");
     CHECK(solution.objective == best);
     CHECK(solution.is_exact());
-    CHECK(solution.width <= (strategies == 1 ? 1 : 3));  // the tensor, and who is beside a node in the chain
+    CHECK(solution.width <= (strategies == 1 ? 1 : 3));  // the tensor and a node's neighbour in the chain
   }
 }
 

@@ -1,4 +1,4 @@
-// tests/planner/stored_plan_test.cpp -- plans as texts: what is told of one that was read is the same.
+// tests/planner/stored_plan_test.cpp -- plans as texts: a plan that was read gives the same answers.
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/solver/stored_plan.h"
 
@@ -54,7 +54,7 @@ void check_same_strategy(const planner::Strategy& a, const planner::Strategy& b)
   CHECK(a.measured == b.measured);
 }
 
-/// All that a form of a plan is made of, to the last bit.
+/// Compares all that the forms of a plan are made of, to the last bit.
 void check_same(const planner::Planned& a, const planner::Planned& b) {
   const auto costs = planner::operator_costs(a.graph, a.problem, a.solution.choices),
              other_costs = planner::operator_costs(b.graph, b.problem, b.solution.choices);
@@ -133,7 +133,7 @@ TEST_CASE("stored plan: texts that are cut, or of another graph, are refused", "
 }
 
 TEST_CASE("stored plan: a planner that finds other plans has another version", "[plan]") {
-  // Whoever changes these raises kPlannerVersion, so that plans in files are made again.
+  // A change of these numbers needs a new kPlannerVersion, so that plans in files are made again.
   CHECK(planner::kPlannerVersion == 3);
   const planner::Planned layers = calibrated(decoder(kMesh, {})), block = compat(residual_mlp(kMesh, 8, 128, 256));
   CHECK(layers.solution.objective == Approx(0.0585474074).epsilon(1e-8));

@@ -1,4 +1,4 @@
-// tests/planner/strategies_test.cpp -- generated strategies against those of the known planner, and by hand.
+// tests/planner/strategies_test.cpp -- generated strategies against the known planner's, and by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 bool is_near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
 
-/// What differs first between two nodes' strategies, or nothing.
+/// The first difference between two nodes' strategies; empty without one.
 std::string difference(const Node& ours, const Node& stored) {
   if (ours.strategies.size() != stored.strategies.size())
     return fmt::format("{} strategies, not {}", ours.strategies.size(), stored.strategies.size());
@@ -83,7 +83,7 @@ TEST_CASE("plan: alternatives of a node: the best one's plan is the optimum, and
     const auto chosen = static_cast<size_t>(best.choices[static_cast<size_t>(node)]);
     CHECK(is_near(alternatives[chosen].objective, best.objective));
     for (const Alternative& other : alternatives) CHECK(other.objective >= best.objective * (1 - 1e-12));
-    Problem forced = problem;  // a strategy that costs less than all others may lose is chosen
+    Problem forced = problem;  // a large discount forces the choice of a strategy
     for (size_t i = 0; i < alternatives.size(); ++i) {
       const auto leader = static_cast<size_t>(leader_of(problem, node));
       forced.costs = problem.costs;
@@ -140,7 +140,7 @@ TEST_CASE("plan: an operator that is not known, or not of this form, is kept who
            {R"("out": {"shape": [16, 4, 4, 4], "dtype": "torch.float32"})", "MaxPool2d"}}) {
     INFO(name << " " << what);
     Graph graph = around(node(what), "[16, 8, 4, 4]", "2, 2");
-    graph.nodes[1].module = name;  // of a file some of these shapes are refused
+    graph.nodes[1].module = name;  // a file with some of these shapes would be refused
     CHECK(generate_compat_strategies(graph).text() == name + " (node y)");
     REQUIRE(graph.nodes[1].strategies.size() == 1);
     CHECK(graph.nodes[1].strategies[0].results[0] == Layout());

@@ -1,6 +1,6 @@
 # tests/planner/tests.cmake
 # SPDX-License-Identifier: Apache-2.0
-# Nothing of LLVM, no kernel: layouts, graphs and plans.
+# Layouts, graphs and plans need neither LLVM nor a kernel.
 seqtile_test(plan
   autotune/json_text_test.cpp
   planner/calibrated_test.cpp
@@ -25,6 +25,6 @@ seqtile_test(plan
   support/references/ilp.cpp
   support/references/plan_text.cpp)
 target_link_libraries(plan_tests PRIVATE ZLIB::ZLIB)
-# They use the namespace planner, whose Graph is not that of the headers that the others read first.
+# The tests use namespace planner. Its Graph clashes with the Graph of the precompiled headers.
 set_target_properties(plan_tests PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
 target_compile_definitions(plan_tests PRIVATE SEQTILE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -1,4 +1,4 @@
-// tests/support/main.cpp -- Catch2's main, compiled once; tunings of one test program do not wait for those of others.
+// tests/support/main.cpp -- Catch2's main, compiled once; each test program has its own locks for tuning.
 // SPDX-License-Identifier: Apache-2.0
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>

@@ -8,7 +8,7 @@
 
 namespace seqtile::test {
 
-/// A new folder, removed with all that is in it.
+/// A new folder; the destructor removes it with its contents.
 class TempFolder {
  public:
   TempFolder() {

@@ -36,7 +36,7 @@ NORM = ["rms_norm", "--set", "n=96", "--length", "9"]
 LINEAR = ["linear", "--set", "n=128", "--set", "k=96", "--threads", "1"]
 
 
-# Kernels of another compiler's style: a sum, and things that go wrong.
+# Kernels in another compiler's style: a sum, and kernels that go wrong.
 FOREIGN = """//
 .version 9.4
 .target sm_80
@@ -134,7 +134,7 @@ class Run:
 
 
 def run_to_end(arguments, cwd):
-    """A busy machine may need more than one budget for whole coverage, which is exit code 1; each run goes on."""
+    """Runs until coverage is whole. A busy machine may need more than one budget (exit code 1); each run goes on."""
     for _ in range(20):
         run = Run(arguments, cwd)
         if run.code != 1:
@@ -177,7 +177,7 @@ class Cli(unittest.TestCase):
             file.write(data)
 
     def write_cubin(self, name):
-        """The header of a cubin for sm_90, which is all that is looked at."""
+        """Writes the header of a cubin for sm_90. The program reads only the header."""
         header = bytearray(64)
         header[:4], header[8], header[18:20], header[49] = b"\x7fELF", 8, (190).to_bytes(2, "little"), 90
         with open(self.path(name), "wb") as file:
@@ -200,7 +200,7 @@ class Cli(unittest.TestCase):
             self.assertIsInstance(found[name], kind, name)
 
     def assert_line(self, run, code, pattern):
-        """One clear line on standard error, and the exit code."""
+        """Checks for one clear line on standard error and for the exit code."""
         self.assertEqual(run.code, code, run.out + run.err)
         lines = [line for line in run.err.rstrip("\n").split("\n") if line]
         self.assertTrue(lines, "no message")
@@ -226,7 +226,7 @@ class PlanTest(Cli):
         recorded = self.seqtile(*graph, "--cache", "tuning.db", "--threads", "1").json()
         self.assertEqual(roofline["parts"]["measured"], 0)
         self.assertEqual([recorded["parts"][name] for name in ("measured", "kernels")], [1, 1])
-        self.assertEqual(recorded["plan"]["y"], "S0 n")  # of 128 columns there is a record
+        self.assertEqual(recorded["plan"]["y"], "S0 n")  # the store has a record of 128 columns
         self.assertLess(recorded["objective"], roofline["objective"])
 
     def test_a_plan_is_found_while_its_records_are_the_same(self):
@@ -248,11 +248,11 @@ class PlanTest(Cli):
         made, was_found = plan("--threads", "1")
         self.assertFalse(was_found)
         self.assertEqual(plan("--threads", "1"), (made, True))
-        self.assertFalse(plan("--threads", "2")[1])  # others' records
+        self.assertFalse(plan("--threads", "2")[1])  # two threads have other records
         other = "SELECT workload_id FROM workload WHERE operation <> 'linear'"
         change(f"DELETE FROM record WHERE workload_id IN ({other})")
         self.assertEqual(plan("--threads", "1"), (made, True))
-        change("UPDATE record SET median_us = 2 * median_us")  # damaged now, and so no records
+        change("UPDATE record SET median_us = 2 * median_us")  # damages the records
         again, was_found = plan("--threads", "1")
         self.assertFalse(was_found)
         self.assertEqual([made["parts"]["measured"], again["parts"]["measured"]], [1, 0])
@@ -281,7 +281,8 @@ class Json(Cli):
                                    "seconds": NUMBER, "complete": bool, "grades": dict, "coverage_seconds": NUMBER})
         self.assertGreater(found["operations"], 8)
         self.assertGreaterEqual(found["buckets"], found["ranges"])
-        self.assertEqual(sum(found["grades"].values()), found["buckets"])  # how many of which depends on the machine
+        # The count of each grade depends on the machine.
+        self.assertEqual(sum(found["grades"].values()), found["buckets"])
 
     def test_prewarm_again_measures_nothing_new_when_complete(self):
         flags = ["tune", *LINEAR, "--lengths", "40", *self.stores, "--json"]
@@ -370,7 +371,8 @@ class Json(Cli):
     def test_moved_to_another_user(self):
         os.makedirs(self.path("other"))
         shutil.copy(self.path("tuning.db"), self.path("other/tuning.db"))
-        os.chmod(self.path("other/tuning.db"), stat.S_IRUSR)  # root may write all the same: compared below
+        # Root may write to the file all the same. The content is compared below.
+        os.chmod(self.path("other/tuning.db"), stat.S_IRUSR)
         shipped = self.content("other/tuning.db")
         other = dict(self.env, SEQTILE_CACHE_DIR=self.path("other/cache"), SEQTILE_CONFIG_DIR=self.path("other/config"))
         run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", "--cache", "other/tuning.db",
@@ -511,7 +513,7 @@ class Json(Cli):
         self.assertEqual(sum(stats["origins"].values()), stats["records"])
 
     def edited(self, name):
-        """A copy of the prewarmed store, and all that it holds but records, which no edit may lose."""
+        """A copy of the prewarmed store, and the rows of all tables but records. No edit may lose these rows."""
         shutil.copy(self.path("tuning.db"), self.path(name))
         return ["--cache", name], self.rows(name, "env", "workload", "trial", "plan")
 
@@ -594,7 +596,7 @@ class Json(Cli):
         self.assertEqual((explained["origin"], explained["config"]), ("pinned", json.loads(other)))
         self.assert_line(self.seqtile("cache", "pin", *chosen, "--config", "block_q=7"), 2, "no such parameter")
         self.assertEqual(self.rows("pin_config.db", *others), others)
-        unpinned = self.seqtile("cache", "unpin", *chosen, "--json").json()["unpinned"]  # no choice of the tuner's
+        unpinned = self.seqtile("cache", "unpin", *chosen, "--json").json()["unpinned"]  # the tuner chose nothing here
         self.assertEqual([row["new_origin"] for row in unpinned], ["default"])
 
     def test_cache_diff(self):
@@ -803,7 +805,7 @@ class Json(Cli):
                 self.assertRegex(run.out, pattern)
 
     def test_simulate_reports_every_access_beyond_a_buffer(self):
-        """None of them lands in another buffer."""
+        """No access lands in another buffer."""
         self.write("add.ptx", FOREIGN)
         full = ["--arg", "f32[128]=random:3"]
         for short in range(3):
@@ -943,7 +945,7 @@ class Json(Cli):
         self.assertEqual(run.json()["loop"], "", run.err)
 
     def gpu_env(self, told):
-        """A machine with the fake driver, which takes launches and does nothing."""
+        """An environment with the fake driver, which takes launches and does nothing."""
         folder = self.path("fake_gpu")
         if not os.path.exists(folder):
             os.makedirs(folder)
@@ -964,9 +966,9 @@ class Json(Cli):
         self.assertEqual((run.code, run.json()["covered"]), (1, False), run.err)
         self.assertRegex(run.err, r"no candidate works: \d+ oom, cuda:0: allocate \d+ bytes \(12345 of 67890 are free\): "
                                   r"CUDA_ERROR_OUT_OF_MEMORY .*; free memory of the GPU.* \(first \{")
-        self.assertEqual(run.err.count("OUT_OF_MEMORY"), 1, run.err)  # one reason, however many candidates
+        self.assertEqual(run.err.count("OUT_OF_MEMORY"), 1, run.err)  # one reason for any number of candidates
         self.assertEqual(self.outcomes("oom.db"), {"oom"})
-        again = self.seqtile(*tune, env=self.gpu_env(""))  # there is room now, and nothing computes
+        again = self.seqtile(*tune, env=self.gpu_env(""))  # there is room now, and the fake driver computes nothing
         self.assertGreater(again.json()["trials"], 0)
         self.assertEqual(self.outcomes("oom.db") & {"oom"}, set())
         self.assertIn("wrong_result", self.outcomes("oom.db"))
@@ -1042,10 +1044,10 @@ class Json(Cli):
         folder = self.env["SEQTILE_LOCK_DIR"]
         with contextlib.ExitStack() as locks:
             for name in os.listdir(folder):
-                if name.endswith(".lock"):  # of the CPU, and of what other tests have had
+                if name.endswith(".lock"):  # the lock of the CPU, and locks of other tests' devices
                     file = locks.enter_context(open(os.path.join(folder, name), encoding="utf-8"))
                     fcntl.flock(file, fcntl.LOCK_EX)
-            # whoever tunes, wherever that one's stores lie
+            # The lock holds for all processes that tune, wherever their stores lie.
             other = dict(self.env, SEQTILE_CACHE_DIR=self.path("others_cache"), SEQTILE_CONFIG_DIR=self.path("others"))
             run = self.seqtile("tune", *NORM, "--cache", "waits.db", "--budget", "1500ms", env=other)
             self.assert_line(run, 3, r"process \d+ was tuning for this device for the whole budget")
@@ -1114,7 +1116,7 @@ class Json(Cli):
         for more in ["absent/ranks.json"], ["absent/ranks.json", "--fabric", "processes"], ["."]:
             run = self.seqtile(*gather, "--cache", "absent.db", "-o", *more)
             self.assert_line(run, 3, f"--output {re.escape(more[0])}: cannot be written: ")
-            self.assertEqual(run.err.count("\n"), 1, run.err)  # an engine would say that there is no absent.db
+            self.assertEqual(run.err.count("\n"), 1, run.err)  # an engine would report a missing absent.db
         told = self.seqtile(*gather, "--calls", "1", "-o", "-")
         self.assertIn("traceEvents", json.loads(told.out))
         self.assertFalse(os.path.exists(self.path("-")))
@@ -1194,7 +1196,7 @@ class Json(Cli):
         self.assertRegex(text, "70 a bug of this program")
 
     def told(self):
-        """Every command with its flags, as --help tells them."""
+        """All commands with their flags, from --help."""
         found, left = {}, [[]]
         while left:
             command = left.pop()
@@ -1208,7 +1210,7 @@ class Json(Cli):
         return found
 
     def complete(self, *words):
-        """What bash offers behind the words."""
+        """The words that bash offers next."""
         script = f"source {shlex.quote(self.path('seqtile.bash'))}; COMP_WORDS=({shlex.join(['seqtile', *words])}); " \
                  f"COMP_CWORD={len(words)}; _seqtile; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         done = subprocess.run(["bash", "-c", script], cwd=self.work, capture_output=True, text=True, timeout=60)
@@ -1287,7 +1289,7 @@ class Ranks(Cli):
         for label in ("qkv_proj", "qkv_proj (rank 1)", "gate_up_proj", "gate_up_proj (rank 1)", "lm_head"):
             self.assertEqual(operations[label], "fused_allgather_and_linear", label)
         self.assertEqual(operations["down_proj (rank 1)"], "fused_linear_and_reducescatter")
-        self.assertNotIn("residual_norm", operations)  # the operation that sums up normalises too
+        self.assertNotIn("residual_norm", operations)  # the operation that sums also normalises
         self.assertNotIn("input_norm (rank 1)", operations)
 
     def test_prove(self):
@@ -1336,7 +1338,7 @@ class Ranks(Cli):
             self.assertEqual(found["threads"][name], found["processes"][name], name)
 
     def replay_on_processes(self):
-        """The command, and a run of it, which leaves the binaries that it has compiled for those to come."""
+        """The command, and its answer. The run leaves its compiled binaries for later runs."""
         flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "processes_artifacts.db"
         command = ["replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest", "--execute"]
@@ -1350,7 +1352,7 @@ class Ranks(Cli):
         self.assertEqual(found["verified"], found["executed"])
 
     def signal_a_rank(self, number, *more):
-        """What `replay` on processes says when a rank gets a signal in the middle, and its exit code."""
+        """Exit code and last line of `replay` on processes when a rank gets a signal in the middle."""
         start = [Cli.program, *self.replay_on_processes()[0], "200s", *more]
         first = subprocess.Popen(start, cwd=self.work, env=Cli.env, stderr=subprocess.PIPE, text=True)
         children = f"/proc/{first.pid}/task/{first.pid}/children"
@@ -1378,7 +1380,7 @@ class Ranks(Cli):
         code, said = self.signal_a_rank(signal.SIGSTOP, "--deadline", "2s")
         self.assertEqual(code, 3, said)
         self.assertRegex(said, "gave up waiting for rank .* within 2 s: operation [0-9]+, .* of "
-                               "|waited (2|30) s for rank")  # 30: preparing
+                               "|waited (2|30) s for rank")  # 30 s: a rank waits in preparation
 
     def test_ranks_of_mpi_where_there_is_none(self):
         os.makedirs(self.path("no_mpi"), exist_ok=True)
@@ -1397,7 +1399,7 @@ class Ranks(Cli):
         env = dict(Cli.env, LD_LIBRARY_PATH=self.path("gpus"), SEQTILE_PTXAS="none", FAKE_CUDA="gpus=2 sm=90")
         self.assert_line(self.seqtile(*trace, "cuda:sm_80", env=env), 2, "fabric is cuda:sm_80, the channel's is cuda:sm_90a")
         self.assert_line(self.seqtile(*trace, "cuda:sm_90a", "--ranks", "3", env=env), 3, "rank 2: there is no cuda:2 for it")
-        run = self.seqtile(*trace, "cuda:sm_90a", env=env)  # which takes launches, and does nothing
+        run = self.seqtile(*trace, "cuda:sm_90a", env=env)  # the driver takes launches, and does nothing
         self.assertEqual(run.code, 0, run.out + run.err)
         self.assertIn("gpus.json: 0 events of 2 ranks", run.out)
 
@@ -1454,7 +1456,7 @@ class Ranks(Cli):
                          "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
         for command in ("tune", "timeline"):
             self.assert_line(self.seqtile(command, "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
-                                          "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
+                                          "--ranks", "2"), 2, "--set world_size=3: --ranks .*give the field already")
 
     def test_tune(self):
         flags = ["tune", "all_gather", "--set", "n=64", "--length", "4", "--cache", "tune_ranks.db", "--dry-run", "--json"]
@@ -1477,7 +1479,7 @@ class Ranks(Cli):
             self.assert_line(self.seqtile(command, *LINEAR[:5], "--length", "4", "--ranks", "2"), 2,
                              "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
             self.assert_line(self.seqtile(command, *gather[:-1], "--set", "world_size=3", "--ranks", "2"), 2,
-                             "--set world_size=3: --ranks .*say it already")
+                             "--set world_size=3: --ranks .*give the field already")
         self.assert_line(self.seqtile("explain", "--model", "model.json", "--ranks", "2"), 2, "--ranks.*go with an operation")
 
     def test_all_ranks_time_the_best_together(self):
@@ -1804,7 +1806,7 @@ class BadInput(Cli):
         self.assertEqual(run.err.count("\n"), 1, run.err)
 
     def assert_nothing_stored_is_lost(self, check):
-        """`cache check --json` of a file that was tuning.db before: whole, and with at least the rows it had."""
+        """Checks `cache check --json` of a file that was a copy of tuning.db: it is whole and has no fewer rows."""
         before = self.seqtile("cache", "check", "--cache", "tuning.db", "--json").json()["rows"]
         self.assertTrue(check["ok"], check)
         self.assertEqual(check["bad_rows"], 0)
@@ -1840,7 +1842,7 @@ class BadInput(Cli):
 
     def test_binaries_that_cannot_be_stored(self):
         shutil.copy(self.path("artifacts.db"), self.path("other.db"))
-        with contextlib.closing(sqlite3.connect(self.path("other.db"))) as other:  # left as it is
+        with contextlib.closing(sqlite3.connect(self.path("other.db"))) as other:  # no command may change the file
             other.execute("PRAGMA user_version = 99")
         before = self.content("other.db")
         for name, flags in ("h200", ["--device", "h200", "--lengths", "3..4"]), ("cpu", ["--length", "9"]):
@@ -1848,7 +1850,8 @@ class BadInput(Cli):
             run = self.seqtile(*tune, "--artifacts", "other.db", "--json")
             line = r"not stored: \d+ of the binaries that \w+_unstored\.db names \(.*other\.db: written by a newer.*cache build"
             self.assert_line(run, 3, line)
-            again = self.seqtile(*tune, "--artifacts", "other.db", "--json")  # nothing to tune, and as incomplete as before
+            # The second run has nothing to tune, and stores no binaries either.
+            again = self.seqtile(*tune, "--artifacts", "other.db", "--json")
             self.assert_line(again, 3, line)
             self.assertGreater(again.json()["unstored_binaries"], 0)
             self.assertEqual((run.json()["binaries"], run.json()["covered"]), (0, True))
@@ -1863,7 +1866,7 @@ class BadInput(Cli):
         tune = ["tune", "rms_norm", "--device", "h200", "--length", "4", *stores]
         self.assertEqual(self.seqtile(*tune, "--set", "n=64").code, 0)
         content, page = bytearray(self.content("torn_artifacts.db")), 4096
-        leaf = next(at for at in range(page, len(content), page) if content[at] == 13)  # of the table
+        leaf = next(at for at in range(page, len(content), page) if content[at] == 13)  # first leaf of the table
         content[leaf:leaf + 16] = b"\xff" * 16
         with open(self.path("torn_artifacts.db"), "wb") as file:
             file.write(content)
@@ -1876,7 +1879,8 @@ class BadInput(Cli):
         self.assertIn("it is now torn_artifacts.db.damaged", mended.out)
         self.assertEqual(self.content("torn_artifacts.db.damaged"), content)
         self.assertEqual(mended.json()["binaries"], 2)
-        os.rename(self.path("torn_artifacts.db.damaged"), self.path("torn_artifacts.db.mending"))  # as if it was killed
+        # The files are now as a killed build leaves them.
+        os.rename(self.path("torn_artifacts.db.damaged"), self.path("torn_artifacts.db.mending"))
         self.assertIn("it is now torn_artifacts.db.damaged", self.seqtile(*build).out)
         self.assertEqual(self.seqtile(*build).json()["compiled"], 0)
 
@@ -1987,7 +1991,7 @@ class BadInput(Cli):
                 self.assertEqual(run.err.count("positions"), len(warnings), run.err)
 
     def peak_bytes(self, *arguments):
-        """Of resident memory of one run that succeeds."""
+        """Peak of resident memory of one run that succeeds."""
         process = subprocess.Popen([self.program, *arguments], cwd=self.work, env=self.env, stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -1998,18 +2002,18 @@ class BadInput(Cli):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--requests"]
         before = self.peak_bytes(*replay, "trace.csv")
         for layout, name in (("azure", "many.csv.gz"), ("mooncake", "many.jsonl")):
-            make_trace.write_trace(500_000, self.path(name), layout)  # 100 MB where its calls are kept
+            make_trace.write_trace(500_000, self.path(name), layout)  # 100 MB if the program kept its calls
             self.assertLess(self.peak_bytes(*replay, name) - before, 20e6)
 
     def test_damaged_page_costs_records_only(self):
         shutil.copy(self.path("tuning.db"), self.path("damaged.db"))
         with open(self.path("damaged.db"), "r+b") as file:
-            page = 4096  # the whole of it: in its middle there may be nothing; the schema's pages are the first ones
+            page = 4096  # a whole page, because its middle may be empty; the schema's pages are the first ones
             file.seek(os.path.getsize(self.path("damaged.db")) * 3 // 4 // page * page)
             file.write(b"\xff" * page)
         with contextlib.closing(sqlite3.connect(shutil.copy(self.path("tuning.db"), self.path("torn.db")))) as torn:
             roots = [row[0] for row in torn.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table'")]
-        with open(self.path("torn.db"), "r+b") as file:  # the tables are known, none of them can be read
+        with open(self.path("torn.db"), "r+b") as file:  # the tables are known, but none can be read
             for root in roots:
                 file.seek((root - 1) * page)
                 file.write(b"\xff" * page)
@@ -2074,7 +2078,7 @@ class Interrupt(Cli):
                                     "--artifacts", "stopped/artifacts.db", "--json"], cwd=self.work, env=self.env, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         seen = ""
-        while not re.search(r"prewarm: .", seen):  # the first acknowledged record
+        while not re.search(r"prewarm: .", seen):  # until the first acknowledged record
             seen += process.stderr.readline()
         process.send_signal(number)
         out, _ = process.communicate(timeout=240)
@@ -2110,11 +2114,11 @@ class Interrupt(Cli):
         self.assertEqual((found["there"], found["compiled"], found["remaining"]), (1, 2, 0))
 
     def assert_ctrl_c_ends(self, *arguments):
-        """Wherever it is, long before its work is done: nothing of it is to be kept."""
+        """Checks that Ctrl-C ends the program long before its work is done. The program has nothing to keep."""
         process = subprocess.Popen([self.program, *arguments], cwd=self.work, env=self.env, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
         tick = os.sysconf("SC_CLK_TCK")
-        while process.poll() is None:  # it has begun when it has worked for a second, however busy the machine is
+        while process.poll() is None:  # a second of CPU time shows that the work has begun
             with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
                 if int(file.read().rpartition(")")[2].split()[11]) > tick:
                     break
@@ -2129,7 +2133,7 @@ class Interrupt(Cli):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
         self.write_bytes("long.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n") +
                          gzip.compress(b"90,30\n" * 1_000_000) * 2_000)
-        self.assert_ctrl_c_ends(*replay, "--requests", "long.csv.gz")  # reads, for minutes
+        self.assert_ctrl_c_ends(*replay, "--requests", "long.csv.gz")  # reading takes minutes
         layers = ["--lengths", "1..96", "--device", "sim:sm_80", "--policy", "default", "--execute", "1h"]
         self.assert_ctrl_c_ends(*replay, "--requests", "trace.csv", *layers)
 
@@ -2142,7 +2146,7 @@ class Interrupt(Cli):
         while not others and process.poll() is None:
             with open(children, encoding="utf-8") as file:
                 others = file.read().split()
-        time.sleep(1)  # beyond its start
+        time.sleep(1)  # past its start
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=240), -signal.SIGTERM)
         for _ in range(3000):
@@ -2161,7 +2165,7 @@ class Interrupt(Cli):
 
     def test_a_call_that_no_memory_holds(self):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        one, all_together = 2**40 // 96, int(memory * 0.6) // (4 * 96)  # of x, y is larger by a third
+        one, all_together = 2**40 // 96, int(memory * 0.6) // (4 * 96)  # bytes of x; y is larger by a third
         for length in one, all_together:
             for command in "simulate", "tune":
                 store = ["--cache", "large.db"] if command == "tune" else []

@@ -1,4 +1,4 @@
-// tests/tools/errors_test.cpp -- which exit code stands for which error.
+// tests/tools/errors_test.cpp -- the exit code of each error.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/errors.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# tests/tools/export_graph_test.py -- tools/python/export_graph.py: export_graph_test.py ROOT PROGRAM. PyTorch is that of
-# this Python, else torch_python.py's; without either only what the program says then is looked at.
+# tests/tools/export_graph_test.py -- tools/python/export_graph.py: export_graph_test.py ROOT PROGRAM. The test uses
+# this Python's PyTorch or torch_python.py's. It checks only the messages if there is no PyTorch.
 # SPDX-License-Identifier: Apache-2.0
 import importlib
 import json
@@ -19,7 +19,7 @@ BROKEN = """raise RuntimeError("not\\x1b[31m today\\nnor tomorrow")"""
 
 
 try:
-    import torch  # once for all cases, each of which is a fork of this process
+    import torch  # imported once: each case is a fork of this process
     import torch.export
     import torch.fx
 except ImportError:
@@ -68,7 +68,7 @@ class ExportGraph(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if torch is not None:  # all that is imported at a first trace is imported before the forks
+        if torch is not None:  # the first trace imports more modules, so it runs before the forks
             torch.export.export(
                 torch.nn.Linear(1, 1, device="meta"), (torch.empty(1, 1, device="meta"),), strict=False
             ).run_decompositions({})
@@ -91,7 +91,7 @@ class ExportGraph(unittest.TestCase):
         self.assertRegex(done.stderr, "^export_graph: [^\n\x1b]+\n$")
 
     def exported(self, *arguments):
-        """The graph, and the elements of its parameters."""
+        """The graph and the number of elements of its parameters."""
         done = self.export(*arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         graph = json.loads(done.stdout)

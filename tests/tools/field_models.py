@@ -1,7 +1,8 @@
 # tests/tools/field_models.py -- models of the field in their full sizes, for tools/python/export_graph.py.
 # SPDX-License-Identifier: Apache-2.0
 #
-# They need PyTorch; torchvision, timm or transformers beside it. No weights: sizes come from configurations.
+# The models need PyTorch, and torchvision, timm or transformers beside it. Sizes come from configurations, without
+# weights.
 import torch
 from torch import nn
 

@@ -3,7 +3,7 @@
 # ROOT PROGRAM [NAME...]. It prints the table of docs/planner.md.
 # SPDX-License-Identifier: Apache-2.0
 #
-# It needs a Python with torch, torchvision and transformers: this one, or the one that SEQTILE_TORCH_PYTHON names.
+# The test needs a Python with torch, torchvision and transformers: this one, or the one in SEQTILE_TORCH_PYTHON.
 import gzip
 import importlib
 import importlib.util
@@ -24,7 +24,7 @@ def check(is_right, text):
 
 
 def parameters_of(factory):
-    """Elements of the module's own parameters."""
+    """The number of elements of the module's own parameters."""
     import torch
 
     module, _, function = factory.partition(":")
@@ -34,7 +34,7 @@ def parameters_of(factory):
 
 
 def export(root, name, case, folder):
-    """The graph's file and the seconds that it took."""
+    """The graph's file and the seconds that the export took."""
     factory, inputs, values = case
     path = os.path.join(folder, "graph.json.gz")
     command = [sys.executable, root + "/tools/python/export_graph.py", factory, "-o", path]
@@ -101,7 +101,7 @@ def main():
         print(
             f"field_models_test: no {', '.join(missing)}; name a Python that has them in SEQTILE_TORCH_PYTHON; nothing is tested"
         )
-        sys.exit(77)  # skipped, for ctest
+        sys.exit(77)  # ctest counts the test as skipped
     sys.path.insert(0, FOLDER)
     from field_models import MODELS
 

@@ -47,8 +47,8 @@ class GpuCheck(unittest.TestCase):
         self.program("seqtile_gpu_bench", BENCH)
 
     def check(self, *arguments, **environment):
-        """Exit code, output, and the JSON it left."""
-        # A PATH without python3: PyTorch has no part in this test.
+        """Exit code, output, and the script's JSON."""
+        # The PATH has no python3: PyTorch has no part in this test.
         tools = self.work + "/tools"
         os.makedirs(tools, exist_ok=True)
         for tool in ("bash", "sh", "dirname", "grep", "head", "tail", "timeout", "mkdir", "cat", "sed", "xargs", "nproc"):
@@ -96,7 +96,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_every_section_sees_the_gpu_that_was_asked_for(self):
         self.package()
-        self.program("kernels_tests", 'echo "$CUDA_VISIBLE_DEVICES"')  # as the only test's name too
+        self.program("kernels_tests", 'echo "$CUDA_VISIBLE_DEVICES"')  # the device is the only test's name too
         for arguments, environment, seen in [((), {}, "0"), (("out", "cuda:3"), {}, "3"),
                                              (("out", "cuda:1"), {"CUDA_VISIBLE_DEVICES": "5,GPU-7"}, "GPU-7")]:
             found = self.check(*arguments, **environment)[1]

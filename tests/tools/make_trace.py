@@ -2,7 +2,7 @@
 # tests/tools/make_trace.py -- writes a request trace of any length: make_trace.py ROWS FILE [azure|burstgpt|mooncake]
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prompts and outputs are log-normal like those of conversation services, times rise. The same arguments give the same
+# Prompts and outputs are log-normal like those of conversation services; times rise. The same arguments give the same
 # file. FILE may end in .gz.
 import datetime
 import gzip
@@ -25,7 +25,7 @@ def row(layout, second, prompt, output):
 
 
 def lengths(random_numbers, count, middle, spread, least, most):
-    """Drawn from a table, which takes a tenth of the time that drawing each would."""
+    """Random lengths from a table. Drawing each one would take ten times as long."""
     table = [min(most, max(least, int(random_numbers.lognormvariate(middle, spread)))) for _ in range(20_000)]
     return random_numbers.choices(table, k=count)
 

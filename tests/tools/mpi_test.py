@@ -2,7 +2,7 @@
 # tests/tools/mpi_test.py -- the program on ranks that mpirun starts: mpi_test.py SEQTILE_PROGRAM MPIRUN
 # SPDX-License-Identifier: Apache-2.0
 #
-# Nothing is tuned: a policy that needs no records shows the same.
+# The test tunes nothing: a policy that needs no records shows the same.
 import json
 import os
 import subprocess
@@ -60,7 +60,7 @@ class Mpi(unittest.TestCase):
     def test_trace(self):
         run = self.ranks(3, *GATHER, "--fabric", "mpi", *STORES, "-o", "ranks.json", "--json")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        said, found = run.stdout.rstrip("\n").split("\n")  # by rank 0 alone
+        said, found = run.stdout.rstrip("\n").split("\n")  # only rank 0 prints
         self.assertIn("events of 3 ranks", said)
         self.assertEqual((json.loads(found)["ranks"], json.loads(found)["fabric"]), (3, "processes"))
         with open(os.path.join(self.work, "ranks.json"), encoding="utf-8") as file:
@@ -81,7 +81,7 @@ class Mpi(unittest.TestCase):
         run = self.ranks(2, "prove", *ON_MODEL, "--fabric", "mpi")
         self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
         self.assertEqual(run.stdout.count("pairs have a record and a loadable binary"), 1)
-        self.assertIn("--ranks 2 --fabric processes --lengths 1..3", run.stdout)  # what makes the records
+        self.assertIn("--ranks 2 --fabric processes --lengths 1..3", run.stdout)  # the command that makes the records
 
     def test_bad_input_is_one_line_on_every_rank(self):
         trace = [*GATHER, *STORES, "--fabric", "mpi"]

@@ -61,7 +61,7 @@ class Plan(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def own_folders(self):
-        """An environment in which nothing is found, and no other process that tunes is waited for."""
+        """An environment without other files and without waiting for other processes that tune."""
         return {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder,
                 "SEQTILE_LOCK_DIR": self.folder + "/locks"}
 
@@ -78,14 +78,14 @@ class Plan(unittest.TestCase):
         return json.loads(self.good(*arguments, "--json").rstrip("\n").split("\n")[-1])
 
     def assert_line(self, done, pattern):
-        """Exit code 2, one line that says what is wrong, and no plan."""
+        """Checks for exit code 2, one line that names the fault, and no plan."""
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertRegex(done.stderr, pattern)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertNotIn("objective", done.stdout)
 
     def with_unknown(self, count):
-        """A graph file in which so many operators have a name that no rule has."""
+        """Writes a graph file with `count` operators whose name has no rule. Returns the operators."""
         self.good("model", *FLAGS, "-o", "graph.json")
         with open(self.path("graph.json"), encoding="utf-8") as file:
             graph = json.load(file)
@@ -196,7 +196,8 @@ class Comm(Plan):
         self.assert_line(self.plan("comm", "--model", "none.json", "--mesh", "2"), "none.json")
         self.assert_line(self.plan("comm", *self.FLAGS, "--length", "0"), "--length 0")
         self.assert_line(self.plan("comm", *self.FLAGS, "--batch", "0"), "--batch")
-        self.write("machine.json", '{"alpha": [2e-5, 5e-6], "beta": [8e-11, 5e-12]}')  # of any machine, but not of none
+        # The links hold for any device that the program knows.
+        self.write("machine.json", '{"alpha": [2e-5, 5e-6], "beta": [8e-11, 5e-12]}')
         for command in ["comm", *self.FLAGS], ["model", *FLAGS, *CALIBRATED]:
             self.good(*command, "--calibration", "machine.json", "--device", "h200")
             self.assert_line(self.plan(*command, "--calibration", "machine.json", "--device", "bogus"), "--device: .*bogus")
@@ -226,7 +227,7 @@ class Calibrate(Plan):
         self.assertEqual([found[name] for name in ("ranks", "fabric", "dtype")], [[2, 2], "threads", "f32"])
         for name in "alpha", "beta", "residual":
             self.assertEqual(len(found[name]), 2)
-            self.assertEqual(found[name][0], found[name][1])  # the same two ranks
+            self.assertEqual(found[name][0], found[name][1])  # both axes have two ranks
         self.assertGreater(found["alpha"][0] + 1e6 * found["beta"][0], 0)
         self.assertLess(found["alpha"][0] + 1e6 * found["beta"][0], 1)
         self.assertGreater(found["peak_flops"], 1e7)
@@ -242,7 +243,7 @@ class Calibrate(Plan):
         text = self.good(*flags, *self.STORES)
         found = json.loads(text)
         self.assertEqual([found[name] for name in ("ranks", "fabric", "dtype")], [[3], "processes", "bf16"])
-        self.assertEqual(text.count("\n"), len(found) + 2)  # a line a field
+        self.assertEqual(text.count("\n"), len(found) + 2)  # one line a field
         self.write("three.json", text)
         self.good("model", "--model", "model.json", "--mesh", "4", "--length", "64", *CALIBRATED, "--calibration",
                   "three.json")
@@ -300,7 +301,7 @@ class Calibrate(Plan):
         self.assertFalse(os.path.exists(self.path("-")))
 
     def test_records_are_those_of_as_many_threads(self):
-        self.good("graph", "small.json", "--cache", "plans.db")  # calibrated prices want a file
+        self.good("graph", "small.json", "--cache", "plans.db")  # calibrated prices need a file
         command = ["graph", "small.json", *CALIBRATED, "--calibration", "machine.json", "--cache", "plans.db"]
         for threads in 1, 2:
             self.write("machine.json", json.dumps(dict(self.measured, threads=threads)))
@@ -317,7 +318,8 @@ class Calibrate(Plan):
                              (".", "Is a directory")):
             done = self.plan("calibrate", "-o", path, *self.STORES)
             self.assertEqual(done.returncode, 3, done.stderr)
-            self.assertRegex(done.stderr, f"^[^\n]*--output {path}: cannot be written: {reason}.*\n$")  # no progress
+            # The message has no progress line before it.
+            self.assertRegex(done.stderr, f"^[^\n]*--output {path}: cannot be written: {reason}.*\n$")
 
 
 class Kept(Plan):
@@ -331,7 +333,7 @@ class Kept(Plan):
         self.seconds = [*CALIBRATED, "--calibration", "links.json"]
 
     def run_plan(self, *arguments):
-        """Standard output, and whether the plan was found."""
+        """Standard output, and true if the plan was found."""
         done = self.plan(*arguments)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout, "plan: from the cache, plans.db\n" in done.stderr
@@ -344,7 +346,7 @@ class Kept(Plan):
         return found
 
     def test_what_is_found_is_told_as_what_was_made(self):
-        self.run_plan(*self.graph)  # calibrated prices want a file
+        self.run_plan(*self.graph)  # calibrated prices need a file
         for flags in [], self.seconds:
             for form in (["--json"], *(["--format", form] for form in ("table", "json", "dot", "dtensor", "html"))):
                 with self.subTest(flags=flags, form=form):
@@ -447,7 +449,7 @@ class Run(Plan):
                               timeout=600, env=environment)
 
     def run_plans(self, *arguments):
-        """The answer, whatever the order of times: those of so small sizes on a machine that is shared say nothing."""
+        """The answer with any order of times: times of so small sizes on a shared machine are noise."""
         done = self.plan("run", *arguments, "--json")
         self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)
         answer = json.loads(done.stdout.rstrip("\n").split("\n")[-1])
@@ -488,7 +490,7 @@ class Run(Plan):
         replicated, context = ([each["predicted_s"] for each in plan["operators"]
                                 if each["name"] == "self_attn_attention"] for plan in
                                (answer["plans"][0], answer["plans"][3]))
-        self.assertGreater(replicated[0], 1e-6)  # by the roofline's default device it would be less
+        self.assertGreater(replicated[0], 1e-6)  # the roofline's default device would be faster
         self.assertAlmostEqual(context[0] / replicated[0], 17 / 33)
 
     def test_a_terminal_sees_how_far_it_is(self):
@@ -504,7 +506,7 @@ class Run(Plan):
             while True:
                 try:
                     seen += os.read(terminal, 4096).decode()
-                except OSError:  # the other end is closed
+                except OSError:  # the program's end is closed
                     break
             out = process.stdout.read()
         os.close(terminal)
@@ -536,7 +538,7 @@ class Run(Plan):
 
 
 class PageReader(html.parser.HTMLParser):
-    """What a page is made of. Elements must be closed in the order in which they were opened."""
+    """Elements and text of a page. The page must close elements in the reverse order of their opening."""
     VOID = {"meta", "input"}
 
     def __init__(self):
@@ -587,7 +589,7 @@ class Forms(Plan):
             names = {node["name"] for node in nodes}
             tensors = sum(len(set(node["inputs"]) & names) for node in nodes)
             self.assertEqual(len(re.findall(r"^  n\d+ -> n\d+ \[", text, re.M)), tensors)
-            if shutil.which("dot"):  # Graphviz lays out a whole graph in seconds: syntax is enough for the large one
+            if shutil.which("dot"):  # Graphviz takes seconds for a large graph: its syntax is enough
                 drawn = subprocess.run(["dot", "-Tsvg" if len(nodes) < 60 else "-Tcanon"], input=text,
                                        capture_output=True, text=True, timeout=600)
                 self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
@@ -595,7 +597,7 @@ class Forms(Plan):
                 print("skipped: this machine has no dot", file=sys.stderr)
 
     def python_plan(self, *arguments):
-        """Runs what is printed, with classes like those of PyTorch."""
+        """Runs the printed Python with classes like PyTorch's."""
         module = types.ModuleType("torch.distributed.tensor")
         module.Shard, module.Replicate, module.Partial = lambda dim: dim, lambda: "R", lambda: "P"
         modules = {"torch": types.ModuleType("torch"), "torch.distributed": types.ModuleType("torch.distributed"),
@@ -614,7 +616,7 @@ class Forms(Plan):
             self.assertEqual(len(found["parameters"][name]), 2)
         row = self.python_plan("model", "--model", "model.json", "--mesh", "2", "--length", "64")
         self.assertEqual(row["mesh_shape"], (2,))
-        for name in self.GRAPHS:  # the stored layout of each result, spelled the other way
+        for name in self.GRAPHS:  # the stored layout of each result, in DTensor's spelling
             found = self.python_plan("graph", self.golden(name))
             chosen = json.loads(self.good("graph", self.golden(name), "--format", "json"))["plan"]
             with gzip.open(self.golden(name)) as file:
@@ -628,7 +630,7 @@ class Forms(Plan):
                                  [cuts.get(axis, "R") for axis in range(2)])
 
     def test_inputs_are_no_partial_sums(self):
-        """Those in the layouts of operands are of gradients."""
+        """Partial sums in the layouts of operands belong to gradients."""
         self.write("linears.json", json.dumps(linears(256, 1024)))
         flags = ["graph", "linears.json", *CALIBRATED, "--memory", "10e6"]
         self.assertEqual(self.answer(*flags)["plan"]["a"], "S0 n")  # the gradient of x is a partial sum
@@ -699,7 +701,7 @@ class Forms(Plan):
 
 class Parts(Plan):
     def check_parts(self, *arguments):
-        """Of each kind what all operators pay of it: none less than nothing, all together the objective."""
+        """Checks that the parts are sums over all operators, and that no operator pays less than nothing."""
         found = json.loads(self.good(*arguments, *CALIBRATED, "--format", "json"))
         parts, operators = found["parts"], found["operators"]
         for name, field in ("compute_s", "compute"), ("communication_s", "communication"), ("resharding_s", "reshard"):
@@ -717,7 +719,7 @@ class Parts(Plan):
                 self.assertEqual((parts["communication_s"], parts["resharding_s"]), (0, 0))
         layers = os.path.join(self.root, "examples/models/llama-3-70b.json")
         parts = self.check_parts("model", "--model", layers, "--mesh", "1", "--length", "4096")
-        self.assertEqual(parts["resharding_s"], 0)  # not what is left of a difference
+        self.assertEqual(parts["resharding_s"], 0)  # exactly 0, without the rest of a difference
 
 
 class BadInput(Plan):
@@ -783,7 +785,7 @@ class BadInput(Plan):
                 self.assertIsNone(controls.search(done.stdout + done.stderr), repr(done.stdout + done.stderr))
                 self.assertNotRegex(done.stdout + done.stderr, "(?m)^seqtile: done")
         found = self.answer("graph", "plain\x1b[1m.json")
-        self.assertIn(name, found["plan"])  # as JSON they are what they are
+        self.assertIn(name, found["plan"])  # JSON keeps names as they are
 
     def test_memory_is_a_finite_number_of_bytes(self):
         self.write("small.json", json.dumps(SMALL))

@@ -1,4 +1,4 @@
-// tests/tools/request_plan_test.cpp -- counted calls are those that requests make one by one; fair draws; percentiles.
+// tests/tools/request_plan_test.cpp -- counted calls against calls of requests one by one; fair draws; percentiles.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/requests/request_plan.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 using Calls = std::map<std::tuple<Phase, int64_t, int64_t>, int64_t>;
 
-/// The calls of one request after the other, as a server makes them.
+/// The calls of a server for one request, one after the other.
 void serve(const TraceRequest& request, const PlanLimits& limits, Calls& calls) {
   const int64_t prompt = std::min(request.prompt, limits.positions);
   for (int64_t done = 0; done < prompt;) {
@@ -74,7 +74,8 @@ TEST_CASE("percentiles: exact for few values, near for many", "[tools]") {
   CHECK((none.empty() && none.percentiles().p99 == 0));
   for (int i = 101; i > 0; --i) few.add(i);
   CHECK((few.percentiles().p50 == 51 && few.percentiles().p99 == 100));
-  for (int i = 0; i < 1'000'000; ++i) many.add(i);  // rising: a reservoir that keeps the first or last would be far off
+  // Values rise: a reservoir of the first or last ones would be far off.
+  for (int i = 0; i < 1'000'000; ++i) many.add(i);
   CHECK(many.percentiles().p50 == Approx(500'000).epsilon(0.02));
   CHECK(many.percentiles().p99 == Approx(990'000).epsilon(0.005));
 }

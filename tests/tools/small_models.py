@@ -1,4 +1,4 @@
-# tests/tools/small_models.py -- models of a few parameters for export_graph_test.py, which has them as `model`.
+# tests/tools/small_models.py -- models of a few parameters for export_graph_test.py, which imports them as `model`.
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
@@ -111,7 +111,7 @@ def optional():
 
 
 class Tied(nn.Module):
-    """Words whose weight is the head's too, a layer that is called twice, a parameter without training, a buffer."""
+    """Shared weights of words and head, a layer that is called twice, a parameter without training, a buffer."""
 
     def __init__(self):
         super().__init__()
@@ -143,7 +143,7 @@ def unread():
 
 
 def rates():
-    """Values of a tensor decide how it is made, as for rates by layer."""
+    """A model that reads a tensor's values while it is made, as for dropout rates by layer."""
     values = [rate.item() for rate in torch.linspace(0, 0.5, 2)]
     return nn.Sequential(nn.Linear(8, 8), nn.Dropout(values[1]))
 

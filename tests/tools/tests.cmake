@@ -6,7 +6,7 @@ target_link_libraries(tools_tests PRIVATE seqtile_trace ZLIB::ZLIB)
 # seqtile_script_test(name labels script arguments...)
 function(seqtile_script_test name labels)
   add_test(NAME "tools: ${name}" COMMAND Python3::Interpreter ${ARGN})
-  # They take longest, so they start first.
+  # The script tests take longest, so they start first.
   set_tests_properties("tools: ${name}" PROPERTIES LABELS "tools;${labels}" TIMEOUT 900 COST 100)
 endfunction()
 

@@ -1,8 +1,8 @@
 # tests/tools/torch_python.py -- a Python that can import PyTorch, for tests that need one.
 # SPDX-License-Identifier: Apache-2.0
 #
-# It is the one that SEQTILE_TORCH_PYTHON names, else a virtual environment in the user's cache folder, which is made once.
-# Wheels are installed without what they depend on, as that would be several GB for GPUs.
+# SEQTILE_TORCH_PYTHON names the Python. The default is a virtual environment in the user's cache folder, which is made
+# once. Its wheels are installed without their dependencies, which would be several GB for GPUs.
 import fcntl
 import os
 import subprocess
@@ -20,7 +20,7 @@ PACKAGES = [
     "sympy",
     "typing_extensions",
 ]
-# Libraries that PyTorch's own ones name, however it is used.
+# Libraries that PyTorch's own libraries always name.
 LIBRARIES = ["nvidia-cufile", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"]
 MOST_SECONDS = 600
 
@@ -31,7 +31,7 @@ def can_import(python):
 
 
 def install(folder):
-    """Why it cannot be done, "" where it is."""
+    """The reason of a failure, or ""."""
     steps = [
         [sys.executable, "-m", "venv", folder],
         [
@@ -61,7 +61,7 @@ def install(folder):
 
 
 def python_with_torch():
-    """Its path and "", or None and why there is none."""
+    """The path of the Python and "", or None and a reason."""
     named = os.environ.get("SEQTILE_TORCH_PYTHON")
     if named:
         return (named, "") if can_import(named) else (None, f"SEQTILE_TORCH_PYTHON {named} cannot import torch")
@@ -73,7 +73,7 @@ def python_with_torch():
             fcntl.flock(lock, fcntl.LOCK_EX)
             if can_run(folder):
                 return folder + "/bin/python", ""
-            if os.path.exists(mark):  # tried before
+            if os.path.exists(mark):  # an earlier try failed
                 with open(mark, encoding="utf-8") as file:
                     return None, f"no PyTorch: {file.read().strip()} (remove {mark} to try again)"
             why = install(folder)

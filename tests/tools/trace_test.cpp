@@ -21,7 +21,7 @@ using Catch::Contains;
 using namespace std::string_literals;
 using Tokens = std::vector<std::pair<int64_t, int64_t>>;
 
-/// A file that goes with its object.
+/// A file that its object removes.
 class File {
  public:
   explicit File(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
@@ -37,7 +37,7 @@ class File {
 struct Read {
   Tokens tokens;
   TraceSummary summary;
-  std::string error;  ///< the message, with `path` taken out
+  std::string error;  ///< the message, without `path`
 };
 
 Read read(const std::string& bytes, TraceOptions options = {}) {
@@ -225,8 +225,9 @@ TEST_CASE("trace: columns are named by name or position", "[tools]") {
   CHECK(found.tokens == kTwo);
   CHECK(found.summary.duration_s == 3.5);
   const TraceOptions places{.prompt_column = "2", .output_column = "3", .time_column = "1"};
-  CHECK(read("2,374,44\n3,396,109\n", places).tokens == kTwo);         // no header
-  CHECK(read("a,b,c\n5,374,44\n6,396,109\n", places).tokens == kTwo);  // one that says nothing
+  CHECK(read("2,374,44\n3,396,109\n", places).tokens == kTwo);  // no header
+  // The header names no known column.
+  CHECK(read("a,b,c\n5,374,44\n6,396,109\n", places).tokens == kTwo);
   CHECK_THAT(read("5,374,44\n", {.prompt_column = "4", .output_column = "3"}).error,
              Contains("a position from 1 to 3"));
   CHECK_THAT(read("5,374,44\n6,396,109\n").error, Contains("positions") && Contains("--prompt-column 2"));
@@ -376,7 +377,7 @@ TEST_CASE("trace: times are dates or numbers, and duration is known or said to b
   CHECK(unknown.tokens == kTwo);
   CHECK_FALSE(unknown.summary.duration_s);
   CHECK(unknown.summary.unreadable_times == 1);
-  CHECK(read(kAzure + "9,374,44\n5,396,109\n").summary.duration_s == 4);  // in any order
+  CHECK(read(kAzure + "9,374,44\n5,396,109\n").summary.duration_s == 4);  // times in any order
   CHECK_FALSE(read("ContextTokens,GeneratedTokens\n1,2\n").summary.duration_s);
 }
 

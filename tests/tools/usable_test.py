@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# tests/tools/usable_test.py -- seven commands agree about records that are wrong: usable_test.py SEQTILE_PROGRAM
+# tests/tools/usable_test.py -- seven commands agree about wrong records: usable_test.py SEQTILE_PROGRAM
 # SPDX-License-Identifier: Apache-2.0
 #
-# One store gets a record that is wrong in each way, every way in another bucket of one operation. What the engine
-# refuses (replay) is a gap for `prove`, refused by `cache check` and `cache build`, named by `explain`, and replaced by
-# `prewarm` and `tune`, which change nothing else.
+# One store gets a record of each fault, each in another bucket of one operation. The engine refuses the records
+# (replay). `prove` reports them as gaps, `cache check` and `cache build` refuse them, `explain` names them, and
+# `prewarm` and `tune` replace them and change nothing else.
 import contextlib
 import hashlib
 import json
@@ -37,7 +37,7 @@ def row_sum(values):
 
 
 class Store:
-    """A tuning.db as somebody with a script sees it."""
+    """A tuning.db in the view of a script."""
 
     def __init__(self, path):
         self.db = sqlite3.connect(path)
@@ -48,7 +48,7 @@ class Store:
         self.db.close()
 
     def workload(self, operation, field):
-        """Id and fields of the operation's workload that has the field."""
+        """Id and fields of the operation's workload that has `field`."""
         for row in self.db.execute("SELECT workload_id, workload FROM workload WHERE operation = ?", [operation]):
             fields = json.loads(row["workload"])
             if fields.get(field):
@@ -60,7 +60,7 @@ class Store:
                                     [workload, bucket[0]]).fetchone())
 
     def replace(self, workload, bucket, changes, damage=False):
-        """Puts changed values into a record, with the checksum that they need."""
+        """Puts changed values into a record, with a checksum to match."""
         row = self.record(workload, bucket)
         self.db.execute("DELETE FROM record WHERE workload_id = ? AND lo = ?", [workload, bucket[0]])
         row.update(changes)
@@ -71,7 +71,7 @@ class Store:
         self.db.execute(f"INSERT INTO record VALUES({','.join('?' * len(row))})", list(row.values()))
 
 
-# Name, changes of a record, what the reason says, and whether the row is one that the store itself does not read.
+# Name, changes of a record, part of the reason, and whether the store itself does not read the row.
 FAULTS = [
     ("outside the space", {"config": '{"block_m":7,"block_n":7,"form":"dot","kc":7,"mr":7,"nr":7}'}, "not in the space", False),
     ("a field is missing", {"config": '{"block_m":16,"form":"dot"}'}, "does not fit the operation", False),
@@ -122,7 +122,7 @@ class Usable(Cli):
         return self.run_json(code, "prove", *self.flags, *self.stores)
 
     def gaps(self):
-        """By bucket the reason; `prove` tells neighbours with one reason as one gap."""
+        """The reason for each bucket. `prove` reports neighbours with one reason as one gap."""
         missing = self.prove(1)["missing"]
         self.assertEqual({gap["operation"] for gap in missing}, {"qkv_proj"})
         return {bucket: gap["reason"] for gap in missing for bucket in BUCKETS
@@ -139,7 +139,7 @@ class Usable(Cli):
         return flags
 
     def plant(self):
-        """Wrong records in buckets from the longest down; the workload's fields and what is planted where."""
+        """Puts wrong records into buckets, longest first. Returns the workload's fields and the faults by bucket."""
         with self.open() as store:
             workload, fields = store.workload("linear", "n2")
             planted = dict(zip(reversed(BUCKETS), [FAULTS[10], *FAULTS[:10], *FAULTS[11:]]))
@@ -158,7 +158,8 @@ class Usable(Cli):
         built = self.run_json(1, "cache", "build", *self.stores)["refused"]
         self.assertEqual(refused, built)
         by_judgement = [bucket for bucket, fault in planted.items()
-                        if not fault[3] and "bucket_version" not in fault[1]]  # another release's are left alone
+                        # The commands leave the record of another release alone.
+                        if not fault[3] and "bucket_version" not in fault[1]]
         self.assertEqual(sorted(row["lo"] for row in refused), sorted(bucket[0] for bucket in by_judgement))
         for bucket, (name, _, says, _) in planted.items():
             with self.subTest(name):
@@ -176,7 +177,7 @@ class Usable(Cli):
                 "SELECT * FROM record WHERE origin IN ('tuned', 'merged') AND workload_id <> ?", [workload])]
             pinned = store.record(workload, BUCKETS[0])
             foreign = [tuple(row) for row in store.db.execute("SELECT * FROM record WHERE bucket_version = 9")]
-            self.assertEqual(len(foreign), 1)  # another release's
+            self.assertEqual(len(foreign), 1)  # the record of another release
             kept += foreign
         self.prewarm_wrong()
         self.assertEqual(self.prove(0)["missing"], [])

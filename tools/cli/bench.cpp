@@ -1,4 +1,4 @@
-// tools/cli/bench.cpp -- `seqtile bench`: hands over to seqtile_bench, which lies beside this program.
+// tools/cli/bench.cpp -- `seqtile bench`: hands over to the program seqtile_bench in the same folder.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ int run(const Session&, const BenchOptions& options) {
   pass("--output", options.output);
   if (options.list) words.push_back("--list");
   if (options.json) words.push_back("--json");
-  if (!options.suite.empty()) words.push_back(options.suite);  // or the first flag behind --
+  if (!options.suite.empty()) words.push_back(options.suite);  // `suite` may also hold the first flag behind --
   for (const std::string& other : options.others) words.push_back(other);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

@@ -1,4 +1,4 @@
-// tools/cli/command.h -- one function a command: adds it to the program; its body runs when it is chosen.
+// tools/cli/command.h -- one function for each command, which adds it to the program; its body runs if it is chosen.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <CLI/CLI.hpp>
@@ -11,12 +11,12 @@
 
 namespace seqtile::cli {
 
-/// What a command is given and what it leaves behind.
+/// The input of a command and its result.
 struct Session {
   const autotune::Registry& registry;
   std::string program;  ///< path of this executable
   int exit_code = kDone;
-  bool json = false;  ///< --json of the chosen command, for the form of errors
+  bool json = false;  ///< --json of the chosen command; errors are then JSON too
 };
 
 void add_devices(CLI::App& app, Session& session);
@@ -32,9 +32,9 @@ void add_simulate(CLI::App& app, Session& session);
 void add_timeline(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
 void add_bench(CLI::App& app, Session& session);
-void add_help_commands(CLI::App& app, Session& session);  ///< completion and man, which --help does not show
+void add_help_commands(CLI::App& app, Session& session);  ///< hidden commands: completion and man
 
-/// A subcommand with its own options object; `run` returns the exit code. `examples` is shown by --help.
+/// Adds a subcommand with its own options object. `run` returns the exit code; --help shows `examples`.
 template <class CommandOptions>
 CLI::App& add_command(CLI::App& parent, Session& session, const char* name, const char* summary, const char* examples,
                       std::shared_ptr<CommandOptions> options, int (*run)(const Session&, const CommandOptions&)) {

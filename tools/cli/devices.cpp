@@ -1,4 +1,4 @@
-// tools/cli/devices.cpp -- `seqtile devices`: what this machine can run kernels on, and for which GPUs it can compile.
+// tools/cli/devices.cpp -- `seqtile devices`: the devices of this machine, and the GPUs for which it can compile.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// Why there is no NVIDIA GPU.
+/// The reason why no NVIDIA GPU can be used.
 std::string why_no_gpu() {
   try {
     open_device("cuda", 1);
@@ -22,7 +22,7 @@ std::string why_no_gpu() {
   return "none was found";
 }
 
-/// Prints them, too.
+/// Prints the profiles and returns them.
 Json list_profiles() {
   print_line("profiles (compile and rank for a GPU that is not here: prewarm --device NAME):");
   Table table({"  profile", "GPU", "target", "memory", "multiprocessors"});
@@ -45,7 +45,7 @@ int run(const Session&, const Options& options) {
   int num_gpus = 0;
   for (const DeviceInfo& device : list_devices()) {
     const bool is_gpu = device.kind == "cuda";
-    const std::string id = is_gpu ? fmt::format("cuda:{}", num_gpus++) : device.kind;  // as --device takes it
+    const std::string id = is_gpu ? fmt::format("cuda:{}", num_gpus++) : device.kind;  // the value for --device
     print_line(id + ": " + device.name);
     Table table({"  fact", "value"});
     Json facts = Json::object();

@@ -24,7 +24,7 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::invalid_argument:
     case ErrorCode::unsupported:
     case ErrorCode::compile_failed: return kBadInput;
-    case ErrorCode::wrong_result:  // a command that compares results answers kNo itself
+    case ErrorCode::wrong_result:  // commands that compare results return kNo themselves
     case ErrorCode::internal: return kBug;
     case ErrorCode::aborted: return interrupted ? interrupted_exit_code() : kMachine;  // else a rank has left
     case ErrorCode::out_of_resources:

@@ -13,9 +13,9 @@
 namespace seqtile::cli {
 namespace {
 
-/// Whether rows can be added to the file: SQLite writes its journal beside it.
+/// True if rows can be added to the file; SQLite needs a writable folder for its journal.
 bool can_be_written(const std::string& path) {
-  if (access(path.c_str(), F_OK) != 0) return true;  // it is made
+  if (access(path.c_str(), F_OK) != 0) return true;  // SQLite makes an absent file
   return access(path.c_str(), W_OK) == 0 && access(cache::parent_folder(path).c_str(), W_OK) == 0;
 }
 
@@ -23,7 +23,7 @@ bool can_be_written(const std::string& path) {
 
 autotune::Fields workload_fields(const cache::TuningKey& key) {
   const auto all = autotune::parse_config(key.workload_json);
-  if (!all) return {{"workload", key.workload_json}};  // a row that somebody else has written
+  if (!all) return {{"workload", key.workload_json}};  // the workload is no JSON of fields
   autotune::Fields told;
   for (const auto& [name, value] : all->values())
     if (name != "threads" || key.device_kind == "cpu") told.set(name, value);

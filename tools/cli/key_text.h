@@ -1,4 +1,4 @@
-// tools/cli/key_text.h -- keys as people read them, and the command that fills them as people paste it.
+// tools/cli/key_text.h -- keys as text for people, and commands for people to paste.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -7,15 +7,16 @@
 
 namespace seqtile::cli {
 
-/// The fields of a key's workload; without threads where those of the host have no part in a launch.
+/// The fields of a key's workload. Without threads if the device is no CPU, because a launch then takes none of the
+/// host.
 autotune::Fields workload_fields(const cache::TuningKey& key);
 
-/// "`seqtile tune linear --set n=128 --length 40 --device a100`": `command` for what `options` name.
+/// A command to paste, with the flags of `options`: "`seqtile tune linear --set n=128 --length 40 --device a100`".
 std::string next_step(const std::string& command, const Options& options);
-/// The same of `cache build`, which takes the stores and the device only.
+/// The command `cache build` to paste; it takes the stores and the device only.
 std::string next_build(const Options& options);
-/// How binaries that `artifacts` lacks come to be: "run `seqtile cache build ...`", into a new file where this one
-/// cannot be written. Says how many stand there under other keys.
+/// The next step for binaries that `artifacts` lacks: "run `seqtile cache build ...`", into a new file if this one
+/// cannot be written. Adds the number of binaries that the file has under other keys.
 std::string build_step(const Options& options, cache::ArtifactDb& artifacts);
 
 }  // namespace seqtile::cli

@@ -1,4 +1,4 @@
-// tools/cli/main.cpp -- the program `seqtile`: a list of commands and the way errors leave it.
+// tools/cli/main.cpp -- the program `seqtile`: its list of commands, and its handling of errors.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,7 +47,7 @@ void add_commands(CLI::App& app, Session& session) {
   }
 }
 
-/// An empty value is most often a shell variable without one; it does not stand for the default.
+/// Refuses empty values: an empty value usually comes from an unset shell variable and does not mean the default.
 void refuse_empty_values(CLI::App& app) {
   const CLI::Validator not_empty(
       [](std::string& text) { return std::string(text.empty() ? "the value is empty; give one or leave it out" : ""); },
@@ -57,7 +57,7 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
-/// What is wrong with a word that `command` does not know.
+/// The error for a word that `command` does not know.
 std::string unknown_word(const CLI::App& command, const std::string& word) {
   if (word.starts_with("-")) {
     const std::string flag = word.substr(0, word.find('='));
@@ -73,7 +73,7 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
   return names.empty() ? "'" + word + "' is one word too many" : "there is no command " + word + "; there are " + names;
 }
 
-/// An option that was repeated, or that has no value: which one, and what to write.
+/// The error for an option that was repeated or has no value, with the correction.
 std::string wrong_count(const CLI::App& command, const CLI::ArgumentMismatch& error) {
   for (const CLI::Option* option : command.get_options())
     if (option->get_items_expected_max() == 1 && option->results().size() > 1)
@@ -92,7 +92,7 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
     command = command->get_subcommands().front();
   const auto* mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error);
   if (mismatch) problem = wrong_count(*command, *mismatch);
-  // A mistyped name also lets something required be missing: the name is the reason.
+  // A mistyped name can also leave a required option missing; the mistyped name is then the reason.
   const std::vector<std::string> unknown = command->remaining();
   const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const auto option = std::find_if(unknown.begin(), unknown.end(), [](const auto& word) { return word[0] == '-'; });
@@ -118,7 +118,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
     return session.exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    // What is refused while it is read has set nothing yet.
+    // A command line that is refused while it is parsed has not set session.json yet.
     session.json |= std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
     report(session, ErrorCode::invalid_argument, usage_problem(app, error));
     return kBadInput;
@@ -143,7 +143,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
 int main(int argc, char** argv) {
   const seqtile::autotune::Registry registry = seqtile::kernels::make_registry();
   int exit_code = 0;
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
+  std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the file size limit then fails with an error
   if (seqtile::autotune::run_worker(argc, argv, registry, exit_code)) return exit_code;
   seqtile::cli::end_at_interrupt();
   exit_code = seqtile::cli::run(argc, argv, registry);

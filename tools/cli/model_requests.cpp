@@ -13,7 +13,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// What the lengths and the number format are that the command asks for.
+/// The lengths and the number format that the command asks for.
 struct ModelCalls {
   models::ModelLengths lengths;
   DType dtype;
@@ -40,7 +40,7 @@ bool same_work(const autotune::TuneRequest& a, const autotune::TuneRequest& b) {
          a.workload.threads == b.workload.threads && a.workload.fields.json() == b.workload.fields.json();
 }
 
-/// The distinct operations of all ranks: where shares differ, labels say the first rank that has the share.
+/// The distinct operations of all ranks. If the shares of ranks differ, the label names the first rank with the share.
 Requests requests_of_ranks(const std::vector<Requests>& by_rank) {
   Requests requests;
   for (size_t i = 0; i < by_rank[0].size(); ++i) {

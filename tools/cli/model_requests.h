@@ -1,4 +1,4 @@
-// tools/cli/model_requests.h -- from --model, --lengths and --kv-lengths to the operations that must be covered.
+// tools/cli/model_requests.h -- makes the operations to cover from --model, --lengths and --kv-lengths.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace seqtile::cli {
 
-/// Errors: invalid_argument for a file that is not there or not a model.
+/// Errors: invalid_argument if the file is absent or is no model.
 models::Model model_of(const Options& options);
 
-/// The operations of the model for every thread count asked for, completed by the operations' own defaults. With
-/// --ranks those of all ranks, each once: an operation of which ranks have different shares is there for each share.
+/// The operations of the model for all requested thread counts, completed by the operations' own defaults. --ranks
+/// takes the operations of all ranks. An operation for which ranks have different shares is listed once for each share.
 std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& registry, const Options& options);
 /// The operations of one rank.
 std::vector<autotune::TuneRequest> rank_requests(const autotune::Registry& registry, const Options& options,

@@ -1,4 +1,4 @@
-// tools/cli/model_text.h -- a model file of the command line: read with its warnings, and shown.
+// tools/cli/model_text.h -- reads the model file of a command line, with its warnings, and shows it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "models/file/model_file.h"
@@ -7,15 +7,15 @@
 
 namespace seqtile::cli {
 
-/// `path`, or config.json of a folder. Warnings go to standard error; with `is_strict` the first one is an error.
-/// Errors: bad input for a file that is not there or not a model.
+/// Reads `path`, or config.json in the folder `path`. Warnings go to standard error; with `is_strict` the first warning
+/// is an error. Errors: bad input if the file is absent or is no model.
 models::ModelFile read_model_file(const std::string& path, bool is_strict);
-/// The same of --model; lengths that are asked for beyond the model's positions are among its warnings.
+/// Reads the file of --model. Warns also of requested lengths beyond the model's positions.
 models::ModelFile read_model_file(const Options& options);
-/// Warns of `lengths`, as `flag` has them, beyond the model's positions; empty: none are given.
+/// Warns if `lengths`, the value of `flag`, exceed the model's positions. Empty `lengths` give no warning.
 void warn_of_lengths(models::ModelFile& file, const std::string& flag, const std::string& lengths);
 
-/// What was understood of it, as lines on standard output.
+/// Prints the understood facts of the model on standard output.
 void print_model(const models::ModelFile& file);
 Json model_json(const models::ModelFile& file);
 

@@ -21,8 +21,8 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int kThreadsPerCore = 4;       ///< more than that is a slip
-constexpr size_t kApplicationIdAt = 68;  ///< in the header of an SQLite file
+constexpr int kThreadsPerCore = 4;       ///< more threads per core are taken for a slip
+constexpr size_t kApplicationIdAt = 68;  ///< offset in the header of an SQLite file
 
 template <class T>
 bool parse_number(std::string_view text, T& value) {
@@ -37,7 +37,7 @@ void refuse_kind(const std::string& flag, const std::string& path, std::filesyst
   bad_input(fmt::format("{} {}: is {}not a regular file; {}", flag, path, is_folder ? "a folder, " : "", advice));
 }
 
-/// Folders of the default paths are made, those of a path that was mistyped are not.
+/// Refuses a path whose folder is absent. Only folders of the default paths are made, because the path may be mistyped.
 void check_folder_is_there(const std::string& flag, const std::string& path) {
   const std::string folder = cache::parent_folder(path);
   std::error_code error;
@@ -45,7 +45,7 @@ void check_folder_is_there(const std::string& flag, const std::string& path) {
     bad_input(fmt::format("{} {}: there is no folder {}; make it, or give another path", flag, path, folder));
 }
 
-/// A path that can never become the database of `schema` is the caller's mistake, not the machine's.
+/// Refuses a path that can never become a database of `schema`, as the caller's mistake.
 void check_is_database(const std::string& flag, const std::string& path, bool is_default, const cache::Schema& schema) {
   std::error_code error;
   if (path.empty())
@@ -82,12 +82,12 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
                             schema.subject));
 }
 
-/// Either would be refused as the other's store, but a new file would be one of them by then.
+/// Refuses one path for both stores. Each store would refuse the other's file, but only after a new file was made.
 void check_stores_differ(const Options& options) {
   const std::string cache = tuning_path(options), artifacts = artifacts_path(options);
   if (cache.empty() || artifacts.empty()) return;
   std::error_code error;
-  // A relative path of which nothing exists would stay as it is written.
+  // A relative path with no existing part would stay relative.
   const auto whole = [&](const std::string& path) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
   };
@@ -106,7 +106,7 @@ void add_operation(CLI::App& app, Options& options) {
 void add_key(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "f32, bf16 or f16 (default: the model's, else f32)")->type_name("DTYPE");
   app.add_option("--threads", options.threads, "Threads of one launch (default: all cores)")->type_name("N[,N...]");
-  app.add_option("--device", options.device, "Where kernels run")->type_name("NAME")->capture_default_str();
+  app.add_option("--device", options.device, "Device that runs the kernels")->type_name("NAME")->capture_default_str();
 }
 
 void add_length(CLI::App& app, Options& options) {
@@ -133,15 +133,15 @@ void add_strict_model(CLI::App& app, bool& is_strict) {
 }
 
 void add_ranks(CLI::App& app, Options& options) {
-  app.add_option("--ranks", options.ranks, "How many ranks the work is cut over: tensor and sequence parallel")
+  app.add_option("--ranks", options.ranks, "Number of ranks that share the work: tensor and sequence parallel")
       ->type_name("P");
   app.add_option("--fabric", options.fabric,
-                 "What the ranks are: threads, processes, sim:sm_80, sim:sm_90a, virtual:sm_80 or virtual:sm_90a (one "
+                 "Kind of ranks: threads, processes, sim:sm_80, sim:sm_90a, virtual:sm_80 or virtual:sm_90a (one "
                  "GPU for all: simulated, or --device cuda), cuda:sm_80 or cuda:sm_90a "
-                 "(default: threads); mpi: those that "
+                 "(default: threads); mpi: the ranks that "
                  "mpirun has started (replay, prove, timeline)")
       ->type_name("F");
-  app.add_option("--as-rank", options.as_rank)->group("");  // not for people
+  app.add_option("--as-rank", options.as_rank)->group("");  // hidden from --help
 }
 
 void add_stores(CLI::App& app, Options& options) {
@@ -270,7 +270,7 @@ void check_is_file(const std::string& flag, const std::string& path, const std::
     bad_input(fmt::format("{} {}: no such file; {}", flag, path, advice));
   if (type != std::filesystem::file_type::none) refuse_kind(flag, path, type, advice);
   std::ifstream file(path, std::ios::binary);
-  file.peek();  // some files of /proc open and cannot be read
+  file.peek();  // some files of /proc can be opened but not read
   if (!file.is_open() || file.bad()) bad_input(fmt::format("{} {}: cannot be read; {}", flag, path, advice));
 }
 
@@ -312,7 +312,7 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   if (store->counters().foreign_files > 0) bad_input(status);
   const bool is_usable = is_for_writing ? store->is_writable() : !could_not_read(*store);
   if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
-  const bool is_new = !exists || std::filesystem::is_empty(path);  // who writes later makes a store of it
+  const bool is_new = !exists || std::filesystem::is_empty(path);  // a later writer makes a store of the empty file
   if (!status.empty() && (!is_new || is_for_writing || use == StoreUse::check)) warn(status);
   return store;
 }
@@ -324,8 +324,9 @@ bool could_not_read(const cache::TuningStore& store) {
 
 void check_was_read(const cache::TuningStore& store) {
   if (!could_not_read(store)) return;
-  const std::string status = store.status();  // what passed, as another's lock does, is not in it
-  throw Error(ErrorCode::io, status.empty() ? store.path() + ": not all of it could be read; try again" : status);
+  const std::string status = store.status();  // the status lacks passing problems, such as a lock
+  throw Error(ErrorCode::io,
+              status.empty() ? store.path() + ": a part of the file could not be read; try again" : status);
 }
 
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {

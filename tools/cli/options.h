@@ -1,4 +1,4 @@
-// tools/cli/options.h -- flags that mean the same in every command, and how their text is read.
+// tools/cli/options.h -- flags that mean the same in all commands, and the parsing of their values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <CLI/CLI.hpp>
@@ -23,9 +23,9 @@ struct Options {
   std::string dtype;
   std::string threads;  ///< "1,2"
   std::string cache, artifacts, device = "cpu", model;
-  std::string ranks, fabric;             ///< "2", "threads"; see ranks.h
-  std::string as_rank;                   ///< of a copy of this program; see rank_process.h
-  std::shared_ptr<RankProcess> process;  ///< where ranks are processes and this one is a rank
+  std::string ranks, fabric;             ///< "2" and "threads"; see ranks.h
+  std::string as_rank;                   ///< rank of a copy of this program; see rank_process.h
+  std::shared_ptr<RankProcess> process;  ///< set if ranks are processes and this process is a rank
   bool strict_model = false;
   bool json = false;
 };
@@ -44,50 +44,50 @@ struct LengthRange {
   int64_t lo, hi;
 };
 
-// Errors of all of these: invalid_argument with flag, value and limit or an example.
+// Errors of all of these functions: invalid_argument with flag, value and limit or an example.
 int64_t parse_length(const std::string& flag, const std::string& text);
 LengthRange parse_lengths(const std::string& flag, const std::string& text);  ///< "1..4096" or "512"
 double parse_seconds(const std::string& flag, const std::string& text);       ///< "120s" "2m" "90" "500ms"
 DType parse_dtype_flag(const std::string& text);
 autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items);  ///< "k=v" items
-/// As asked, else all cores this process may use. Launches on GPUs do not involve the host's threads: {1}.
+/// The thread counts of --threads, or all cores that this process may use. Returns {1} on GPUs, whose launches need no
+/// threads of the host.
 std::vector<int> thread_counts(const Options& options);
-int one_thread_count(const Options& options);  ///< for commands that serve one
-int host_threads(const Options& options);      ///< --threads or all cores, whatever the device
-/// For counts: CLI::PositiveNumber takes 0.5, and tells its range with 300 digits.
+int one_thread_count(const Options& options);  ///< for commands that take one thread count
+int host_threads(const Options& options);      ///< --threads or all cores, on any device
+/// A validator for counts. CLI::PositiveNumber accepts 0.5, and prints its range with 300 digits.
 CLI::Validator at_least_one();
 
-/// Refuses whatever cannot be read as a file: absent, a folder, a pipe, a device. `advice` ends the message.
+/// Refuses a path that cannot be read as a file: an absent path, a folder, a pipe, a device. `advice` ends the message.
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice);
 
 /// The workload of OP, --set and --dtype, checked and completed by the operation itself.
 autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads);
 
-/// Errors: driver (exit code 3) when the device is not in this machine; unsupported for a name that no device has.
+/// Errors: driver (exit code 3) if the device is not in this machine; unsupported for an unknown name.
 std::unique_ptr<Device> open_device_of(const Options& options, int threads);
 
 enum class StoreUse {
   read_existing,
   peek,   ///< an absent file is an empty store
-  check,  ///< the file must exist; one that cannot be used is the caller's answer
+  check,  ///< the file must exist; a file that cannot be used is part of the answer
   write,
-  edit,  ///< as write, of a file that must exist
+  edit,  ///< as write, but the file must exist
 };
-/// Opens tuning.db. Errors: invalid_argument for what is no tuning store (a folder, a link, another program's
-/// database), a file that --artifacts names too, or an absent one that should be read; io when a store is there and
-/// cannot be used at all, or should be written and cannot be.
+/// Opens tuning.db. Errors: invalid_argument for a path that is no tuning store (a folder, a link, another program's
+/// database), for a path that --artifacts names too, and for an absent file that is to be read; io for a store that
+/// cannot be used at all, or cannot be written if it is to be written.
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use);
-/// Between what a command prints for people and its JSON: an answer for programs is whole, or an error. Errors: io when
-/// a part of `store` could not be read.
+/// Called between a command's text for people and its JSON, because JSON must be complete. Errors: io if a part of
+/// `store` could not be read.
 void check_was_read(const cache::TuningStore& store);
 bool could_not_read(const cache::TuningStore& store);
-/// Opens artifacts.db. Errors: invalid_argument for what is no artifact store.
+/// Opens artifacts.db. Errors: invalid_argument if the file is no artifact store.
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
-/// The same for a command that only asks: an empty file stays as it is, and the default one is not made where there is
-/// none. Errors: also invalid_argument where --artifacts names no file.
+/// Opens artifacts.db for a command that only reads: an empty file stays as it is, and an absent default file is not
+/// made. Errors: also invalid_argument if the path of --artifacts is absent.
 std::unique_ptr<cache::ArtifactDb> open_existing_artifacts_of(const Options& options);
-/// For commands that leave both files to an engine, before it is opened. Errors: as open_store_of(), of paths that are
-/// given.
+/// Checks the given paths for commands that leave both stores to an engine. Errors: as open_store_of().
 void check_stores_of(const Options& options);
 std::string tuning_path(const Options& options);
 std::string artifacts_path(const Options& options);

@@ -31,7 +31,7 @@ bool is_number(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell[0])) || cell[0] == '-' || cell[0] == '+';
 }
 
-/// Opens `path` and writes all of `text`, on to the disk where there is one; 0 or errno. `mode` is set if it is not 0.
+/// Opens `path`, writes all of `text`, and flushes it to the disk. Returns 0 or errno. `mode` is set unless it is 0.
 int write_opened(const std::string& path, int flags, mode_t mode, std::string_view text) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
   if (!file.is_open() || (mode != 0 && fchmod(file.get(), mode) != 0)) return errno;
@@ -40,7 +40,7 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
     if (count < 0 && errno != EINTR) return errno;
     text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
   }
-  return fsync(file.get()) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: of a pipe or device
+  return fsync(file.get()) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: a pipe or device
 }
 
 [[noreturn]] void refuse_to_write(const std::string& flag, const std::string& path, int error) {
@@ -50,7 +50,7 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
                           flag, path, std::strerror(error)));
 }
 
-/// Names of nodes, models and files may hold control characters, which are instructions to a terminal.
+/// Removes control characters, which are instructions to a terminal; names of nodes, models and files may have them.
 std::string shown(std::string_view text) { return cache::one_line(text, text.size()); }
 
 struct Column {
@@ -83,7 +83,7 @@ void Table::print() const {
   }
 }
 
-// What cannot be written shows in flush_output().
+// flush_output() reports failed writes.
 void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 void print_line(const std::string& line) { print_text(shown(line) + "\n"); }
@@ -122,7 +122,7 @@ void check_can_write(const std::string& flag, const std::string& path) {
 bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
 void print_json(const Json& object) {
-  // Text from files may hold bytes that are not UTF-8: they are replaced, never thrown over.
+  // Text from files may hold bytes that are not UTF-8; these are replaced, because a throw would lose the output.
   print_text(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   std::fflush(stdout);
 }
@@ -205,7 +205,7 @@ void Progress::update(const autotune::TuneProgress& progress) {
 }
 
 void Progress::acknowledge(const std::string& line) {
-  if (is_terminal_) return;  // the bar's count says it
+  if (is_terminal_) return;  // the bar shows the count
   fmt::print(stderr, "{}: {}\n", title_, line);
 }
 

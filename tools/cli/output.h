@@ -1,8 +1,8 @@
-// tools/cli/output.h -- tables, the JSON line, numbers for people, and the progress display.
+// tools/cli/output.h -- tables, the JSON line, number formats, and the progress display.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Results go to standard output, progress and warnings to standard error. With --json the last line of standard output
-// is one object. Cells, lines and warnings are shown without control characters, whatever names are in them.
+// is one object. Cells, lines and warnings are printed without control characters, which names may contain.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -15,7 +15,7 @@ namespace seqtile::cli {
 
 using Json = nlohmann::ordered_json;
 
-/// Columns as wide as their widest cell; columns of numbers to the right, of text to the left.
+/// A table on standard output. Each column is as wide as its widest cell; numbers are aligned right, texts left.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
@@ -27,34 +27,34 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-void print_line(const std::string& line);  ///< on standard output
-void print_text(std::string_view text);    ///< the same, as it is
-/// Of a path that --output gives: "-".
+void print_line(const std::string& line);  ///< prints on standard output, without control characters
+void print_text(std::string_view text);    ///< prints on standard output, unchanged
+/// True for "-", the path that means standard output in --output.
 inline bool is_standard_output(const std::string& path) { return path == "-"; }
-/// Makes `path` hold `text`: all of it, or what it held before. A link is followed; a pipe or device is written into.
-/// Errors: io with `flag`, the path and the system's reason.
+/// Makes `path` hold `text`, completely or not at all. A link is followed; a pipe or device is written into. Errors: io
+/// with `flag`, the path and the system's reason.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
-/// Before work that takes long. Errors: as write_file(), where it can be seen before there is a text.
+/// Checks `path` before long work. Errors: the errors of write_file() that are known before the text is.
 void check_can_write(const std::string& flag, const std::string& path);
-/// False when some of the output was lost, for example on a full disk; call it when all is printed.
+/// Returns false if some output was lost, for example on a full disk. Called after the last print.
 bool flush_output();
-void print_json(const Json& object);  ///< one line; call it last
-void warn(const std::string& line);   ///< "seqtile: <line>" on standard error, not twice a minute
+void print_json(const Json& object);  ///< prints one line; called last
+void warn(const std::string& line);   ///< prints "seqtile: <line>" on standard error, at most once a minute
 
 std::string format_us(double microseconds);  ///< "87.3 us", "1.25 ms", "3.1 s"
 std::string format_seconds(double seconds);  ///< "4.2 s", "1 min 20 s", "3.5 h"
 std::string format_bytes(double bytes);      ///< "512 B", "1.5 MB"
-/// 1234567 as "1,234,567".
+/// "1,234,567" for 1234567.
 std::string format_count(int64_t count);
 /// "1 bucket", "804 buckets".
 std::string format_counted(int64_t count, const std::string& noun);
 std::string format_bucket(int64_t lo, int64_t hi);  ///< "[129..144]"
-/// {"a":1,"b":"x"} as "a=1 b=x".
+/// "a=1 b=x" for {"a":1,"b":"x"}.
 std::string format_fields(const autotune::Fields& fields);
 Json fields_json(const autotune::Fields& fields);
 
-/// A bar with the time left on a terminal; elsewhere a plain line for every acknowledged record and every ten seconds.
-/// Nothing is shown in the first two seconds but acknowledgements.
+/// The progress display: on a terminal a bar with the time left, elsewhere a line for each acknowledged record and one
+/// every ten seconds. The first two seconds show acknowledgements only.
 class Progress {
  public:
   explicit Progress(std::string title);
@@ -63,7 +63,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(const autotune::TuneProgress& progress);
-  /// What `line` names is durable from now on.
+  /// Reports that the rows named by `line` are durable.
   void acknowledge(const std::string& line);
 
  private:

@@ -35,7 +35,7 @@ int64_t covered_length(const autotune::Registry& registry, std::span<const Serve
     int64_t next = 1;
     for (const cache::Record& record : usable_records(op, operation.workload, device.target(), store, key))
       if (record.lo == next) next = record.hi + 1;
-    const int64_t rows = next - 1;  // of one rank, where it has its own
+    const int64_t rows = next - 1;  // rows of one rank, for operations on own rows
     covered = std::min(covered, operation.role == Role::own_rows ? rows * operation.world_size : rows);
   }
   return covered;

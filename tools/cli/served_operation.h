@@ -1,4 +1,4 @@
-// tools/cli/served_operation.h -- an operation of a model, prepared, and the calls that it takes part in.
+// tools/cli/served_operation.h -- a prepared operation of a model, and its length in each call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>
@@ -11,28 +11,29 @@
 
 namespace seqtile::cli {
 
-/// Which calls an operation of a model takes part in, and with which length.
+/// The calls in which an operation of a model takes part, and its length there.
 enum class Role {
-  rows,       ///< every call, by its tokens
-  own_rows,   ///< every call, by the tokens that the rank owns
-  last_row,   ///< every call, for one row: the language model's head
-  attention,  ///< calls of `phase`: by tokens, decode by keys
+  rows,      ///< all calls; the length is the number of tokens
+  own_rows,  ///< all calls; the length is the number of tokens that the rank owns
+  last_row,  ///< all calls; the length is 1: the language model's head
+  /// Calls of `phase`; the length is the number of tokens, in decode the number of keys.
+  attention,
 };
 
 struct ServedOperation {
   std::string label;
   autotune::Workload workload;
   Role role = Role::rows;
-  Phase phase = Phase::prefill;  ///< of Role::attention
+  Phase phase = Phase::prefill;  ///< for Role::attention
   Handle handle;
   int rank = 0, world_size = 1;
-  int64_t number = -1;  ///< on the ranks' channel; -1: it does not communicate
+  int64_t number = -1;  ///< op id on the ranks' channel; -1: the operation does not communicate
 
-  /// The tokens of `call` that the rank owns.
+  /// The number of tokens of `call` that the rank owns.
   int64_t own_rows_in(const PlannedCall& call) const {
     return (rank + 1) * call.tokens / world_size - rank * call.tokens / world_size;
   }
-  /// The bucketed length of this operation in `call`; 0: it takes no part.
+  /// The bucketed length of this operation in `call`; 0 if it takes no part.
   int64_t length_in(const PlannedCall& call) const {
     if (role == Role::rows) return call.tokens;
     if (role == Role::own_rows) return own_rows_in(call);
@@ -41,10 +42,10 @@ struct ServedOperation {
   }
 };
 
-/// The operation of a request, not prepared yet.
+/// The operation of a request, before it is prepared.
 ServedOperation served_operation(const autotune::TuneRequest& request, int rank = 0, int world_size = 1);
 
-/// The longest length up to which every operation has records of all buckets: what a prefill chunk may have.
+/// The longest length up to which all operations have records of all buckets. It is the limit of a prefill chunk.
 int64_t covered_length(const autotune::Registry& registry, std::span<const ServedOperation> operations, Device& device,
                        cache::TuningStore& store);
 

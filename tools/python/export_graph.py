@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-# tools/python/export_graph.py -- a PyTorch model as a graph for `seqtile plan` (docs/plan_format.md).
+# tools/python/export_graph.py -- exports a PyTorch model as a graph for `seqtile plan` (docs/plan_format.md).
 # SPDX-License-Identifier: Apache-2.0
 """export_graph.py MODULE:FUNCTION --input x=128x3x32x32 [--input ids=8x1024:int64] [--value use_cache=False]
 [--arg num_classes=10] [--mesh 2x2] [--tracer export|fx] [-o FILE.json[.gz]]
 
-FUNCTION, called with the arguments of --arg, returns the nn.Module. Its forward pass is called with the tensors of --input and the
-numbers, texts and so on of --value, by name; the other arguments keep their defaults. It is traced by torch.export, or by
-torch.fx, on PyTorch's "meta" device: no weight is made and nothing is computed. For example:
+FUNCTION, called with the arguments of --arg, returns the nn.Module. The forward pass is called with the tensors of
+--input and the values of --value (numbers, texts and so on), by name; other arguments keep their defaults. The call is
+traced by torch.export, or by torch.fx, on PyTorch's "meta" device: no weight is made and nothing is computed. Example:
 export_graph.py torchvision.models:resnet152 --input x=128x3x32x32 --arg num_classes=10
-Exit codes: 0 done; 2 bad input, a model that cannot be traced among it; 3 the machine (no PyTorch, no place for the file).
+Exit codes: 0 done; 2 bad input or a model that cannot be traced; 3 the machine (no PyTorch, no place for the file).
 """
 
 import argparse
@@ -52,7 +52,7 @@ def parsed():
     parser.add_argument(
         "--tracer",
         choices=["export", "fx"],
-        help="export: operators, attention one of them; fx: modules (default: export, fx where it cannot)",
+        help="export: operators, such as attention; fx: modules (default: export, or fx if export fails)",
     )
     parser.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="ends in .gz: compressed; -: standard output"
@@ -66,7 +66,7 @@ def import_torch():
             import torch
             import torch.export
             import torch.fx
-    except (ImportError, OSError) as error:  # OSError: a library of it
+    except (ImportError, OSError) as error:  # OSError: PyTorch lacks a library
         stop(f"{error}; install PyTorch 2.6 or later: python3 -m venv v; v/bin/pip install torch", MACHINE)
     return torch
 
@@ -79,7 +79,7 @@ def main():
     if options.output != "-":
         given.check_can_write(options.output)
     torch = import_torch()
-    from graph_export import rows, trace  # they need PyTorch
+    from graph_export import rows, trace  # both modules need PyTorch
 
     tensors = {name: given.tensor_of(torch, name, inputs[name], shape) for name, shape in shapes.items()}
     module = model.load_model(torch, options.factory, arguments)

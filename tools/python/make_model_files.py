@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# tools/python/make_model_files.py -- what transformers reads in model files: make_model_files.py OUT.json
+# tools/python/make_model_files.py -- writes transformers' reading of model files: make_model_files.py OUT.json
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each case is a config.json and the numbers that the package's own class has after reading it: sizes, windows of the
-# layers, rope. tests/models/model_file_test.cpp reads the same files and compares. Run it again where the package is
-# installed; the versions are written into the file.
+# Each case is a config.json and the numbers in the package's own class after reading it: sizes, windows of the layers,
+# rope. tests/models/model_file_test.cpp reads the same files and compares. Run this program again where the package is
+# installed; it writes the versions into the file.
 import json
 import sys
 

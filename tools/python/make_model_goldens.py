@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/models: what small models of the transformers package compute.
+"""Writes tests/golden/models: the results of small models of the transformers package.
 
-tests/models/golden_models_test.cpp reads them. Each case is a model file of one or two decoder layers of width 64. Its
-weights are not stored: `parameter()` makes them from their names, here and in the test. Stored are the hidden states
-before and behind every layer, those behind the last norm, and the logits, of a prefill, an extension and decode steps.
-The formulas are those of the package, evaluated in float64: within `in_float64()` its float32 is float64. Positions go
+tests/models/golden_models_test.cpp reads them. Each case is a model file of one or two decoder layers of width 64. The
+weights are not stored: `parameter()` makes them from their names, here and in the test. A golden file holds the hidden
+states before and after each layer, those after the last norm, and the logits, of a prefill, an extension and decode
+steps. The formulas are the package's, evaluated in float64: within `in_float64()` its float32 is float64. Positions go
 beyond the original context (16) of scaled rope.
 
 Run it with torch and transformers installed; their versions are written into each header:
@@ -23,7 +23,7 @@ import torch
 import transformers
 
 FOLDER = os.path.join(os.path.dirname(__file__), "../../tests/golden/models")
-CALLS = [12, 9, 1, 1, 1]  # tokens: prefill, extend, decode
+CALLS = [12, 9, 1, 1, 1]  # tokens of a prefill, an extension and decode steps
 TOKENS = sum(CALLS)
 WINDOW = 8
 
@@ -77,7 +77,7 @@ CASES = {
     "ministral": ("ministral", {"num_hidden_layers": 2, "head_dim": 16, "sliding_window": WINDOW,
                                 "layer_types": ["sliding_attention", "full_attention"]}),
     "olmo2": ("olmo2", {}),
-    # The class gives windows its default base where the file has another; files have the default, 500000.
+    # The class gives windows its default base even if the file has another; files have the default, 500000.
     "olmo3": ("olmo3", {"num_hidden_layers": 2, "sliding_window": WINDOW, "rope_theta": 500000.0,
                         "layer_types": ["sliding_attention", "full_attention"],
                         **scaled(rope_type="yarn", factor=4.0)}),
@@ -105,7 +105,8 @@ def random_bits(seed, count):
 
 
 def parameter(name, shape):
-    """Float32 values in steps of 2^-23: of norms 1 + u / 4, of the embedding u, of all others u / 4; u in [-1, 1)."""
+    """Float32 values in steps of 2^-23, with u in [-1, 1): 1 + u / 4 for norms, u for the embedding, u / 4 for all
+    others."""
     seed = 0xcbf29ce484222325
     for byte in name.encode():
         seed = (seed ^ byte) * 0x100000001b3 % 2**64
@@ -145,7 +146,7 @@ def make_model(config):
 
 
 def record(model, ids):
-    """Name -> rows: "hidden.0" before the first layer, "hidden.N" behind layer N - 1, "normed", "logits"."""
+    """Rows by name: "hidden.0" before the first layer, "hidden.N" after layer N - 1, "normed", "logits"."""
     seen = {}
     keep = lambda name, value: seen.setdefault(name, []).append(
         (value[0] if isinstance(value, tuple) else value).detach().reshape(-1, value[0].shape[-1]))

@@ -27,7 +27,7 @@ std::vector<float> values(int64_t count, unsigned seed) {
   return result;
 }
 
-/// A folder with its own cache, and the engine's options for it.
+/// A folder with a cache of its own, and the engine's options for it.
 struct Home {
   Home() { setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1); }
   EngineOptions options(MissPolicy policy) const {
@@ -104,14 +104,14 @@ TEST_CASE("engine: eight threads on one linear handle give the bits of a serial 
 
 TEST_CASE("engine: policy tune with the real tuner tunes each touched bucket once", "[autotune][engine][cpu]") {
   const Home home;
-  // The command line is a worker for the library's operations.
+  // The program seqtile is the worker for the library's operations.
   setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
   constexpr int64_t kN = 64;
   auto x = values(64 * kN, 1), weight = values(kN, 2);
   for (const bool is_second : {false, true}) {
     const auto engine = Engine::open(home.options(MissPolicy::tune), home.registry);
     const auto norm = engine->prepare(kernels::RmsNorm{.n = kN});
-    for (const int64_t length : {1, 5, 8, 6, 40, 37}) {  // buckets 1, 5..8, 37..40
+    for (const int64_t length : {1, 5, 8, 6, 40, 37}) {  // buckets 1, 5..8 and 37..40
       std::vector<float> y(length * kN, NAN);
       norm({.x = make_tensor(x.data(), DType::f32, {length, kN}),
             .weight = make_tensor(weight.data(), DType::f32, {kN}),

@@ -20,7 +20,7 @@ using namespace seqtile;
 
 namespace {
 
-/// What a run leaves on standard error, and "exit 7" or "signal 11".
+/// Runs the helper. Returns its standard error, and "exit 7" or "signal 11".
 std::string outcome_of(const test::TempFolder& folder, const std::string& how) {
   const std::string said = folder.file("said");
   const pid_t child = fork();
@@ -30,7 +30,7 @@ std::string outcome_of(const test::TempFolder& folder, const std::string& how) {
     setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
     setenv("SEQTILE_CACHE_DIR", folder.path().c_str(), 1);
     unsetenv("SEQTILE_WORKER");
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a process that never ends goes with the test, which ctest ends
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a process that never ends dies with the test, which ctest ends
     execl(SEQTILE_EXIT_HELPER, "exit_helper", folder.path().c_str(), how.c_str(), nullptr);
     _exit(127);
   }
@@ -47,8 +47,8 @@ concept Opens = requires(Registry&& registry) {
   Engine::open(EngineOptions{}, std::forward<Registry>(registry));
 };
 static_assert(Opens<const autotune::Registry&>);
-static_assert(Opens<autotune::Registry>, "a registry that is given away is kept");
-static_assert(!Opens<const autotune::Registry>, "one that is not, and dies with the line, does not compile");
+static_assert(Opens<autotune::Registry>, "the engine keeps a registry that is given away");
+static_assert(!Opens<const autotune::Registry>, "a temporary registry that is not given away does not compile");
 
 }  // namespace
 
@@ -57,7 +57,8 @@ TEST_CASE("engine: a process that exits while its threads are inside calls ends 
   for (const char* how : {"exit", "return", "thread", "statics", "compile", "first_compile", "background", "tune",
                           "statics_background"}) {
     const test::TempFolder folder;
-    cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);  // so that nothing is said of it
+    // The file exists, so that the engine logs nothing about it.
+    cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);
     for (int run = 0; run < 8; ++run) {
       INFO(how << ", run " << run);
       REQUIRE(outcome_of(folder, how) == "exit 7");

@@ -1,5 +1,4 @@
-// tests/autotune/engine/engine_fused_test.cpp -- fused operations tuned by one process, served to ranks from the
-// records.
+// tests/autotune/engine/engine_fused_test.cpp -- one process tunes fused operations, ranks are served from the records.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -43,7 +42,7 @@ ContextAttentionForward::Args args_of(const ContextAttentionForward&, const Devi
   return {.q = matrix(x, own, kK), .k = matrix(x, own, kK), .v = matrix(x, own, kK), .out = matrix(y, own, kK)};
 }
 
-/// All lengths of 5..8, from records alone.
+/// Calls the lengths of 5..8, which must be served from records.
 template <class Op>
 void run_rank(const EngineOptions& options, const autotune::Registry& registry, const Op& op, Fabric& fabric) {
   const auto engine = Engine::open(options, registry, fabric);
@@ -108,7 +107,7 @@ void check_served(const autotune::Registry& registry, Op op, const std::string& 
 
 TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ranks from its record",
           "[autotune][engine][sim][seqpar]") {
-  // The command line is a worker for the library's operations.
+  // The program seqtile is the worker for the library's operations.
   setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
   const autotune::Registry registry = kernels::make_registry();
   for (const std::string target : {"sm_80", "sm_90a"}) {
@@ -118,7 +117,7 @@ TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ran
   unsetenv("SEQTILE_WORKER");
 }
 
-// Outputs of one call that overlap are a race there.
+// Outputs of one call that overlap would be a race on the simulated GPU.
 TEST_CASE("engine: a fused operation with three outputs is tuned on a simulated GPU",
           "[autotune][engine][sim][seqpar]") {
   setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);

@@ -123,7 +123,7 @@ TEST_CASE("engine: a stored cubin for another GPU is never loaded, its kernel is
     parts.compile = [compile = parts.compile](const auto& op, const auto& w, const auto& config, const Target& to) {
       KernelBinary binary = compile(op, w, config, to);
       binary.stage = "ptx";
-      binary.num_slots = 15;  // the length in memory too
+      binary.num_slots = 15;  // the kernel also takes the length in memory
       return binary;
     };
     return autotune::open_engine(world.options(MissPolicy::fallback), world.registry, std::move(parts));
@@ -148,7 +148,7 @@ TEST_CASE("engine: a stored cubin for another GPU is never loaded, its kernel is
     const auto engine = open();
     engine->prepare(world.workload);
     CHECK(engine->counters().compiles_at_load == 1);
-    CHECK(world.device->loads == 2);  // what was stored of the other, and what was compiled
+    CHECK(world.device->loads == 2);  // the stored binary of the other GPU, and the compiled one
   }
   const auto engine = open();
   engine->prepare(world.workload);
@@ -251,7 +251,7 @@ TEST_CASE("launch: GPU kernels promise the alignment that calls are checked for"
   const auto kernel = autotune::build_kernel(norm, workload, norm.default_config(workload, 64, target), target);
   const auto sizes = ir::length_sizes(*kernel);
   REQUIRE(sizes);
-  REQUIRE(sizes->size() == 2);  // of x and y
+  REQUIRE(sizes->size() == 2);  // the sizes of x and y
   CHECK((*sizes)[0].slot == 1);
   CHECK((*sizes)[1].slot == 5 + 3 + 1);
   CHECK(ir::num_slots(*kernel) == 5 + 3 + 5 + 1);

@@ -1,10 +1,10 @@
-// tests/autotune/engine/engine_hot_path_test.cpp -- what a call costs: no allocation, no lock, no system call, little
+// tests/autotune/engine/engine_hot_path_test.cpp -- the cost of a call: no allocation, lock or system call, little
 // time.
 // SPDX-License-Identifier: Apache-2.0
 //
-// malloc and pthread_mutex_lock are interposed in this program and count what a thread does while it watches; a filter
-// that kills the process on any system call stands for strace. Sanitizers bring their own of all three, so the file is
-// left out of sanitized builds.
+// The program interposes malloc and pthread_mutex_lock, which count the calls of a thread while it watches. A filter
+// that kills the process on any system call stands for strace. Sanitizers replace all three, so that sanitized builds
+// leave this file out.
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -23,7 +23,7 @@ namespace {
 thread_local bool is_watching = false;
 thread_local int64_t allocations = 0, locks = 0;
 
-/// Counts what the calling thread does between construction and destruction.
+/// Counts the allocations and locks of the calling thread between construction and destruction.
 struct Watch {
   Watch() { allocations = locks = 0, is_watching = true; }
   ~Watch() { is_watching = false; }
@@ -56,10 +56,10 @@ using namespace seqtile::test;
 
 namespace {
 
-/// Of measurements whose best one counts: where something else runs on the machine there are more of them.
+/// Rounds of a measurement whose best round counts; a busy machine takes more rounds.
 constexpr int kMostRounds = 200;
 
-/// From here on any system call but exit_group ends the process by SIGSYS.
+/// Lets any later system call except exit_group end the process by SIGSYS.
 bool forbid_system_calls() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -71,7 +71,7 @@ bool forbid_system_calls() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// A covered engine whose launches do nothing, and arguments of any length.
+/// A covered engine whose launches do nothing, with arguments for any length.
 struct Served {
   explicit Served(MissPolicy policy = MissPolicy::strict) {
     for (const auto& bucket : autotune::buckets(1, 4096)) {
@@ -80,7 +80,7 @@ struct Served {
     engine = world.open(policy);
     handle = engine->prepare(world.workload);
     world.device->computes = false;
-    for (int64_t length = 4096; length >= 1; length /= 2) call(length);  // workspaces of both plans grow here
+    for (int64_t length = 4096; length >= 1; length /= 2) call(length);  // grows the workspaces of both plans
   }
   void call(int64_t length) {
     tensors[0].sizes[0] = tensors[1].sizes[0] = length;
@@ -151,7 +151,8 @@ TEST_CASE("hot path: lookup within 100 ns p50, call to hand-off within 1 us p99"
   std::mt19937_64 random(3);
   std::vector<int64_t> lengths(1 << 14);
   for (int64_t& length : lengths) length = 1 + static_cast<int64_t>(random() % 4096);
-  // The clock costs more than a lookup, so that lookups are timed by sixteen and calls one by one, the clock included.
+  // Reading the clock takes longer than a lookup, so that lookups are timed by sixteen. Calls are timed one by one,
+  // with the clock's time included.
   double lookup_p50 = 1e9, call_p99 = 1e9;
   const auto is_slow = [&] { return lookup_p50 > 100 || call_p99 > 1000; };
   for (int round = 0; round < 5 || (is_slow() && round < kMostRounds); ++round) {
@@ -178,7 +179,7 @@ TEST_CASE("engine: 1,000 records over 100 binaries open within 20 ms and start n
   FakeWorld world;
   std::vector<cache::KeyedRecord> records;
   const auto buckets = autotune::buckets(1, 4096);
-  for (int n = 1; n <= 20; ++n) {  // 20 workloads x 50 buckets, 5 configurations each
+  for (int n = 1; n <= 20; ++n) {  // 20 workloads of 50 buckets, with 5 configurations each
     world.workload = scale_rows(n);
     for (int i = 0; i < 50; ++i) {
       const autotune::Config config{{"block", int64_t{4} << (i / 10)}};

@@ -1,4 +1,4 @@
-// tests/autotune/engine/engine_launch_test.cpp -- from tensors to argument blocks: binding, checks, packing.
+// tests/autotune/engine/engine_launch_test.cpp -- makes argument blocks of tensors: binding, checks, packing.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -11,7 +11,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Extend attention in miniature: two symbols beside the length, one dimension of symbol + 1, one run-time scalar.
+// Extend attention in miniature, with two symbols beside the length, one dimension of symbol + 1, and one run-time
+// scalar.
 Schema sample_schema() {
   Schema schema;
   schema.symbols = {"length", "tokens", "batch"};
@@ -136,7 +137,7 @@ TEST_CASE("launch: each wrong tensor is refused by name, value and limit", "[aut
     packed.args[2] = {"w", ArgRole::weight, DType::bf16, {2, 2, 8}, 16, true};
     call.tensors[2] = make_tensor(call.w, DType::bf16, {2, 2, 8});
     CHECK(call.error(CallLayout(packed)).empty());
-    call.tensors[2].strides[0] = 64;  // between panels there may be room
+    call.tensors[2].strides[0] = 64;  // panels may have gaps between them
     CHECK(call.error(CallLayout(packed)).empty());
     call.tensors[2].strides[1] = 16;
     CHECK_THAT(call.error(CallLayout(packed)), Contains("'w': stride of dimension 1 is 16, 8 expected"));

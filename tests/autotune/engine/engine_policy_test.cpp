@@ -1,4 +1,4 @@
-// tests/autotune/engine/engine_policy_test.cpp -- what a call does with and without a record, by miss policy.
+// tests/autotune/engine/engine_policy_test.cpp -- calls with and without a record, by miss policy.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -11,7 +11,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Calls the handle at `length` and returns the block of rows that its configuration has.
+/// Calls the handle at `length`. Returns the block of rows of its configuration.
 int64_t call_block(FakeWorld& world, const Handle& handle, int64_t length) {
   ScaleCall call(length);
   const int64_t factor = 3;
@@ -76,7 +76,7 @@ TEST_CASE("engine: policy default serves a missing bucket by the default configu
   world.record(20, 8);
   const auto engine = world.open(MissPolicy::fallback);
   const Handle handle = engine->prepare(world.workload);
-  CHECK(engine->counters().compiles_at_load == 3);  // the record's and the two defaults
+  CHECK(engine->counters().compiles_at_load == 3);  // the record's configuration and the two defaults
   CHECK(call_block(world, handle, 16) == 4);
   CHECK(call_block(world, handle, 1'000) == 16);
   CHECK(call_block(world, handle, 20) == 8);
@@ -162,7 +162,7 @@ TEST_CASE("engine: ranges are runs of adjacent buckets with one configuration", 
   for (const int64_t length : {9, 17}) world.record(length, 64);
   using Ranges = std::vector<std::pair<autotune::Bucket, autotune::Config>>;
   const autotune::Config small{{"block", int64_t{4}}}, large{{"block", int64_t{64}}};
-  // 5..8 has no record: strict leaves it out, nearest gives it to the longer neighbour.
+  // The bucket 5..8 has no record: strict leaves it out, nearest gives it to the longer neighbour.
   CHECK(world.open(MissPolicy::strict)->prepare(world.workload).ranges() == Ranges{{{1, 4}, small}, {{9, 18}, large}});
   CHECK(world.open(MissPolicy::nearest)->prepare(world.workload).ranges() == Ranges{{{1, 4}, small}, {{5, 18}, large}});
 }

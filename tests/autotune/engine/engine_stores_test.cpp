@@ -131,9 +131,9 @@ TEST_CASE("engine: a tuning.db moved to another user costs no tuning, only binar
   {
     const auto engine = world.open(MissPolicy::strict);
     engine->prepare(world.workload);
-    CHECK(engine->counters().compiles_at_load == 0);  // from artifacts.db
+    CHECK(engine->counters().compiles_at_load == 0);  // all binaries come from artifacts.db
   }
-  // Another user: fresh artifacts and key. Only the tuning file moves along, and it is read-only.
+  // Another user has fresh artifacts and a fresh key. Only the tuning file moves along, and it is read-only.
   FakeWorld other;
   std::filesystem::copy_file(world.cache, other.cache);
   std::filesystem::permissions(other.cache, std::filesystem::perms::owner_read);
@@ -155,7 +155,7 @@ TEST_CASE("engine: binaries of another user or target are not trusted but compil
   world.record(20, 8);
   world.open(MissPolicy::strict)->prepare(world.workload);
   REQUIRE(world.compilations == 1);
-  FakeWorld other;  // its own key file
+  FakeWorld other;  // has a key file of its own
   std::filesystem::copy_file(world.cache, other.cache);
   std::filesystem::copy_file(world.artifacts, other.artifacts);
   const auto engine = other.open(MissPolicy::strict);
@@ -167,7 +167,7 @@ TEST_CASE("engine: a decision that does not fit is a miss with a counter, never 
           "[autotune][engine][fault]") {
   FakeWorld world;
   world.record(1, 8);
-  world.record(2, 12);  // 12 is not in the space
+  world.record(2, 12);  // the space lacks 12
   {
     const auto store = cache::TuningStore::open(world.cache, cache::OpenMode::read_write);
     cache::Record record{.bucket_version = 1,
@@ -179,9 +179,9 @@ TEST_CASE("engine: a decision that does not fit is a miss with a counter, never 
                          .measured_length = 4};
     REQUIRE(store->publish(world.key(), record, {}));
     record.config_json = R"({"block":16})";
-    record.lo = 5, record.hi = 7;  // no such bucket
+    record.lo = 5, record.hi = 7;  // the ladder has no such bucket
     REQUIRE(store->publish(world.key(), record, {}));
-    record.lo = 9, record.hi = 16, record.bucket_version = 2;  // another ladder: another release's, no bad row
+    record.lo = 9, record.hi = 16, record.bucket_version = 2;  // a ladder of another release, which is no bad row
     REQUIRE(store->publish(world.key(), record, {}));
   }
   const auto engine = world.open(MissPolicy::strict);

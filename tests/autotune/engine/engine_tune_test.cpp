@@ -1,4 +1,4 @@
-// tests/autotune/engine/engine_tune_test.cpp -- tuning on demand (policy tune) and behind the calls (policy
+// tests/autotune/engine/engine_tune_test.cpp -- tuning on demand (policy tune), and beside the calls (policy
 // background).
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ using namespace seqtile::test;
 
 namespace {
 
-/// True when the result is right; for any thread, which Catch's macros are not.
+/// Returns true for a right result. Any thread may call it, unlike Catch's macros.
 bool call_at(const Handle& handle, int64_t length) {
   ScaleCall call(length);
   const int64_t factor = 2;
@@ -102,7 +102,7 @@ TEST_CASE("engine: a tuning that fails is tried once and the call is served with
   CHECK(world.tune_calls == 1);
   CHECK(engine->counters().misses_no_record == 3);
   CHECK(handle.explain(33).origin == "default");
-  // A refresh gives it another chance.
+  // A refresh lets the tuner try again.
   world.tuner_fails = false;
   engine->refresh();
   CHECK(call_at(handle, 33));
@@ -112,7 +112,7 @@ TEST_CASE("engine: a tuning that fails is tried once and the call is served with
 
 TEST_CASE("engine: policy tune over a file that cannot be written serves untuned", "[autotune][engine][fault]") {
   FakeWorld world;
-  world.cache = world.folder.path();  // a folder
+  world.cache = world.folder.path();  // the path of a folder
   const auto engine = world.open(MissPolicy::tune);
   const Handle handle = engine->prepare(world.workload);
   for (int i = 0; i < 3; ++i) CHECK(call_at(handle, 33));
@@ -126,7 +126,7 @@ TEST_CASE("engine: policy background serves at once and swaps the tuned plan in 
   world.tuner_waits = true;
   const auto engine = world.open(MissPolicy::background);
   const Handle handle = engine->prepare(world.workload);
-  // The tuning is under way and held up; calls go on.
+  // The tuning has begun and is held up, and calls are still served.
   REQUIRE(call_at(handle, 33));
   REQUIRE(becomes_true([&] { return world.tune_calls == 1; }));
   for (int i = 0; i < 10; ++i) CHECK(call_at(handle, 33));
@@ -165,7 +165,7 @@ TEST_CASE("engine: calls go on while plans are swapped under them", "[autotune][
 
 TEST_CASE("engine: an engine that goes while it tunes interrupts the tuning", "[autotune][engine]") {
   FakeWorld world;
-  world.tuner_waits = true;  // nobody releases it: only the interrupt ends it
+  world.tuner_waits = true;  // only the interrupt ends the tuning
   auto engine = world.open(MissPolicy::background);
   const Handle handle = engine->prepare(world.workload);
   for (const int64_t length : {1, 8, 64, 512}) CHECK(call_at(handle, length));

@@ -1,4 +1,5 @@
-// tests/autotune/engine/index_check_test.cpp -- index tensors against the rules of a schema, each kind of wrong number.
+// tests/autotune/engine/index_check_test.cpp -- index tensors against the rules of a schema, each with one wrong
+// number.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -16,7 +17,7 @@ namespace {
 
 using Kind = IndexRule::Kind;
 
-/// ids into 10 rows, 2 sequences of q and k, an output of 8 x 4.
+/// ids into 10 rows, 2 sequences of q and k, and an output of 8 x 4.
 template <class T>
 struct Call {
   Call() {
@@ -98,7 +99,7 @@ TEMPLATE_TEST_CASE("indices: a number that is no row is refused with tensor, ele
     CHECK(call.error() == "argument 5 'kv_len': element 0 is -1; it must be at least 0");
     call.kv_len[0] = 6, call.kv_start[1] = -1;
     CHECK(call.error() == "argument 4 'kv_start': element 1 is -1; it must be at least 0");
-    call.kv_start[1] = kMost, call.kv_len[1] = kMost;  // whose sum is no i32
+    call.kv_start[1] = kMost, call.kv_len[1] = kMost;  // their sum exceeds i32
     CHECK(call.error().find("with its 2147483647 rows") != std::string::npos);
   }
   SECTION("empty lists, at the end too") {
@@ -117,7 +118,7 @@ TEST_CASE("indices: numbers of 64 bits whose sum is none are refused", "[autotun
   CHECK(call.error().find("argument 4 'kv_start': element 1 is 9223372036854775807") == 0);
   call.q_start[1] = std::numeric_limits<int64_t>::min();
   CHECK(call.error().find("element 1 is -9223372036854775808; it must be at least 0") != std::string::npos);
-  call.ids[0] = int64_t{1} << 32;  // 0 in its lower half
+  call.ids[0] = int64_t{1} << 32;  // the lower half is 0
   CHECK(call.error() == "argument 2 'ids': element 0, 0 is 4294967296; it must be at least 0 and below 10");
 }
 
@@ -137,14 +138,14 @@ TEST_CASE("indices: lists of one row exactly, and of a number of rows that a sym
 
 TEST_CASE("indices: rows of two lists that are written are refused, in whatever order the lists are", "[autotune]") {
   Call<int32_t> call;
-  CHECK(call.error() == "");  // sequences may share what is only read
+  CHECK(call.error() == "");  // sequences may share rows that are only read
   call.schema.indices[2].is_disjoint = true;
   CHECK(call.error() ==
         "argument 4 'kv_start': elements 1 and 0 are 0 and 10, and the first list has 16 rows ('kv_len'); rows of two "
         "lists would be written twice");
   call.kv_len[1] = 10;
   CHECK(call.error() == "");
-  call.kv_start[0] = 9, call.kv_len[0] = 0;  // no rows
+  call.kv_start[0] = 9, call.kv_len[0] = 0;  // an empty list
   CHECK(call.error() == "");
 }
 

@@ -1,5 +1,4 @@
-// tests/autotune/engine/overlap_test.cpp -- tensors that share memory, against all of their addresses; and calls with
-// them.
+// tests/autotune/engine/overlap_test.cpp -- tensors that share memory, compared with the set of all of their addresses.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -14,7 +13,7 @@ using namespace seqtile::autotune;
 
 namespace {
 
-/// The bytes of each element; false when one is met twice.
+/// Collects the bytes of all elements. Returns false if two elements share a byte.
 bool bytes_of(const Tensor& tensor, std::set<uintptr_t>& bytes) {
   bool is_new = true;
   std::array<int64_t, kMaxRank> at{};
@@ -109,7 +108,7 @@ TEST_CASE("overlap: an output that an operation may not write over an input is r
     call.tensors[2] = call.at(0);
     CHECK(call.error(apart, for_gpu) == "argument 2 'y': overlaps argument 0 'x'; give it memory of its own");
     CHECK(call.error(in_place, for_gpu) == "");
-    call.tensors[2] = call.at(4);  // a row further
+    call.tensors[2] = call.at(4);  // one row further
     CHECK(call.error(in_place, for_gpu) ==
           "argument 2 'y': overlaps argument 0 'x' in part; give it memory of its own, or the very same tensor");
     call.tensors[2] = call.at(84);
@@ -128,7 +127,7 @@ TEST_CASE("overlap: an output whose rows overlap is refused, one whose rows have
   call.tensors[3].strides[0] = 3;
   CHECK(call.error(schema) ==
         "argument 3 'z': two of its elements have one address; give strides that keep them apart");
-  call.tensors[0].strides[0] = 3;  // an input may
+  call.tensors[0].strides[0] = 3;  // an input may repeat elements
   call.tensors[3].strides[0] = 4;
   CHECK(call.error(schema) == "");
 }

@@ -1,4 +1,4 @@
-// tests/autotune/engine/usable_test.cpp -- which stored records may serve, and that engine and tuner agree about each.
+// tests/autotune/engine/usable_test.cpp -- the records that may serve; engine and tuner agree about each.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/engine/usable.h"
 
@@ -35,7 +35,7 @@ cache::Record record_of(const Bucket& bucket, const std::string& config, Origin 
           .measured_length = bucket.hi};
 }
 
-/// A way in which a record can be wrong, and what its refusal says.
+/// A fault of a record, and a part of its refusal.
 struct Fault {
   std::string name;
   std::function<void(cache::Record&)> plant;
@@ -64,7 +64,7 @@ std::vector<Fault> faults() {
   };
 }
 
-/// A session as `prewarm` runs one, on a fake runner.
+/// Runs a session as `prewarm` does, on a fake runner.
 autotune::TuneReport tune(FakeWorld& world, FakeRunner& runner, int64_t lo, int64_t hi) {
   const auto store = cache::TuningStore::open(world.cache, cache::OpenMode::read_write);
   autotune::Workload workload = world.workload;
@@ -101,12 +101,12 @@ TEST_CASE("usable: what is in the space of a far bucket alone does not serve", "
     autotune::ConfigSpace space;
     return length >= 1024 ? space.parameter("block", {int64_t{12}}) : space_of(w, length, t);
   };
-  const bool is_far_first = GENERATE(false, true);  // what was judged before changes nothing
+  const bool is_far_first = GENERATE(false, true);  // earlier judgements change nothing
   autotune::Usability usable(op, scale_rows(), FakeDevice().target());
   const auto serves = [&](Bucket bucket) { return usable.judge(record_of(bucket, R"({"block":12})")).is_usable(); };
   if (is_far_first) CHECK(serves({961, 1024}));
-  CHECK(serves({225, 240}));        // 17 buckets below
-  CHECK_FALSE(serves({113, 120}));  // 25
+  CHECK(serves({225, 240}));        // 17 buckets below the default's
+  CHECK_FALSE(serves({113, 120}));  // 25 buckets below
   CHECK(serves({961, 1024}));
   CHECK_FALSE(serves({113, 120}));
 }
@@ -156,7 +156,7 @@ TEST_CASE("usable: a stored binary serves where it is the configuration's own", 
   REQUIRE(artifacts->store(key(8), binary));
   CHECK_THAT(lack(8), Contains("for cpu:other"));
 
-  // The engine compiles anew what is a misfit, and serves.
+  // The engine compiles a binary that does not fit again, and serves.
   world.compilations = 0;
   const auto engine = world.open(MissPolicy::strict);
   CHECK(engine->prepare(world.workload).lookup(20));
@@ -187,8 +187,8 @@ TEST_CASE("usable: what the engine refuses the tuner replaces, and nothing else"
       CHECK(report.covered);
       CHECK(report.complete);
       const auto records = records_of(world);
-      const bool is_foreign = planted.bucket_version != autotune::kBucketVersion;  // another release's: it stays
-      REQUIRE(records.size() == (is_foreign ? 3 : 2));  // the pinned one, and one in the place of what was wrong
+      const bool is_foreign = planted.bucket_version != autotune::kBucketVersion;  // records of other releases stay
+      REQUIRE(records.size() == (is_foreign ? 3 : 2));  // the pinned record, and a new one in the place of the fault
       CHECK(records[0].origin == Origin::pinned);
       CHECK(records[0].config_json == R"({"block":32})");
       CHECK(records[1].origin == Origin::tuned);
@@ -207,7 +207,7 @@ TEST_CASE("usable: engine and tuner agree about random stores", "[autotune][usab
   std::mt19937_64 random(7);
   for (int round = 0; round < 20; ++round) {
     FakeWorld world;
-    std::set<int64_t> served;  // by lo
+    std::set<int64_t> served;  // buckets by lo
     for (const Bucket& bucket : ladder) {
       cache::Record record = record_of(bucket, R"({"block":16})");
       const size_t fault = random() % (2 * all.size());

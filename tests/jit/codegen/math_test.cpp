@@ -1,4 +1,4 @@
-// tests/jit/codegen/math_test.cpp -- accuracy of the emitted functions, in ulp, on every target that runs here.
+// tests/jit/codegen/math_test.cpp -- accuracy of the emitted functions in ulp, on all targets that run here.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/math.h"
 
@@ -23,7 +23,7 @@ struct Function {
   const char* name;
   llvm::Value* (*emit)(llvm::IRBuilderBase&, llvm::Value*);
   double (*reference)(double);
-  float lo, hi;  ///< the range kernels use, where 2 ulp hold
+  float lo, hi;  ///< the range of kernels, in which 2 ulp hold
 };
 
 const Function kExp2{"exp2", codegen::emit_exp2, std::exp2, -125.49999f, 127.99999f};
@@ -38,7 +38,7 @@ testing::EmulatedDevice* aarch64_machine() {
   return device.get();
 }
 
-/// Those that this machine executes, and AArch64 where it can be emulated.
+/// The targets that this machine executes, and AArch64 if it can be emulated.
 std::vector<Target> executable_targets() {
   std::vector<Target> targets;
   for (const std::string& name : cpu_target_names()) {
@@ -76,7 +76,7 @@ double ulp_error(float actual, double expected) {
   return std::abs(actual - expected) / std::ldexp(1.0, exponent - 23);
 }
 
-/// Floats from lo to hi in steps of `step` representations, the neighbourhood of zero and both ends included.
+/// Floats from lo to hi in steps of `step` representations, with the neighbourhood of zero and both ends.
 std::vector<float> sample(float lo, float hi, uint32_t step) {
   std::vector<float> values{lo, hi};
   for (uint32_t bits = 0; bits < 0x7f800000u; bits += step) {

@@ -1,4 +1,4 @@
-// tests/jit/codegen/streams_test.cpp -- which loads of a loop may happen turns ahead.
+// tests/jit/codegen/streams_test.cpp -- the loads of a loop that may happen turns ahead.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/analysis/streams.h"
 
@@ -16,7 +16,7 @@ using ir::OpKind;
 struct Matmul {
   Var x, w, y;
 };
-/// What a turn does besides its product: gets the turn's operands and returns what is multiplied.
+/// Changes a turn beside its product: takes the turn's operands and returns the left factor.
 using Change = std::function<Var(KernelBuilder&, const Matmul&, Var kk, Var tile)>;
 
 std::unique_ptr<ir::Function> matmul(const Change& change = nullptr, double fill = 0) {
@@ -126,7 +126,7 @@ TEST_CASE("streams: what follows from a tile element by element is seen through 
   KernelBuilder b("doubled");
   Var x = b.view("x", DType::f32, {kDynamic, 64});
   Var tile = b.load(x, {0, 0}, {8, 64}), sum = tile;
-  for (int i = 0; i < 60; ++i) sum = sum + sum;  // two paths a step: a walk without memory would not end
+  for (int i = 0; i < 60; ++i) sum = sum + sum;  // two paths a step: a walk that forgets visited values would not end
   b.store(x, {0, 0}, sum);
   const auto function = b.finish();
   const auto& ops = function->body().ops;

@@ -1,4 +1,4 @@
-// tests/jit/fabric/cuda_fabric_test.cpp -- ranks on GPUs against a library that plays the driver: who asks it for what.
+// tests/jit/fabric/cuda_fabric_test.cpp -- ranks on GPUs against a fake driver: the calls that each rank makes.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/transport/cuda_fabric.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
@@ -18,7 +18,7 @@ using seqtile::test::FakeCuda;
 
 namespace {
 
-/// Usable in a forked rank, whose checks nobody sees.
+/// Usable in a forked rank, where Catch2's checks are lost.
 void require(bool holds, const std::string& what) {
   if (!holds) throw Error(ErrorCode::wrong_result, what);
 }
@@ -27,7 +27,7 @@ void require_calls(FakeCuda& fake, const char* name, int count) {
   require(fake.calls(name) == count, fmt::format("{}: {} calls, not {}", name, fake.calls(name), count));
 }
 
-/// The hosts, without their owner: on_ranks() keeps it.
+/// A view of the hosts' fabric, which on_ranks() owns.
 class Borrowed final : public Fabric {
  public:
   explicit Borrowed(Fabric& fabric) : fabric_(fabric) {}
@@ -48,7 +48,7 @@ std::unique_ptr<Fabric> on_gpu(Fabric& hosts, int gpu) {
 
 std::unique_ptr<Fabric> on_own_gpu(Fabric& hosts) { return on_gpu(hosts, hosts.rank()); }
 
-/// Every rank says this.
+/// All ranks report this part.
 void check_all(const std::vector<std::string>& errors, const std::string& part) {
   for (const std::string& error : errors) CHECK_THAT(error, Catch::Contains(part));
 }
@@ -99,7 +99,7 @@ TEST_CASE("cuda fabric: processes open each other's memory, and free it when all
       require_calls(fake, "cuIpcOpenMemHandle", 2);
       first.reset();
       require_calls(fake, "cuIpcCloseMemHandle", 2);
-      require_calls(fake, "cuMemFree", 0);  // a peer may still have it open
+      require_calls(fake, "cuMemFree", 0);  // a peer may still have the memory open
       fabric->all_gather("");
       const auto second = fabric->allocate(64);
       require_calls(fake, "cuMemFree", 1);
@@ -107,7 +107,7 @@ TEST_CASE("cuda fabric: processes open each other's memory, and free it when all
       fabric->all_gather("");
     }
     require(fake.state().live_opened == 0, "a peer's block is still open");
-    require_calls(fake, "cuMemFree", 1);  // the last one may be open elsewhere: it goes with the process
+    require_calls(fake, "cuMemFree", 1);  // the last allocation may be open elsewhere: it goes with the process
     hosts.all_gather("");
   }));
 }
@@ -138,7 +138,7 @@ TEST_CASE("cuda fabric: what a driver refuses is one line on every rank", "[fabr
 }
 
 TEST_CASE("cuda fabric: no driver is one line on every rank", "[fabric][cuda][fault]") {
-  if (cuda::Driver::open()) return;  // this machine has one
+  if (cuda::Driver::open()) return;  // this machine has a driver
   check_all(testing::on_ranks("threads", 2,
                               [](Fabric& hosts) { make_cuda_fabric(std::make_unique<Borrowed>(hosts), hosts.rank()); }),
             "no NVIDIA driver found (libcuda.so.1); use ranks on the CPU");

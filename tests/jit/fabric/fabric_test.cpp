@@ -27,7 +27,7 @@ void require(bool holds, const std::string& what) {
   if (!holds) throw Error(ErrorCode::wrong_result, what);
 }
 
-/// Usable in a forked rank, whose checks nobody sees.
+/// Usable in a forked rank, where Catch2's checks are lost.
 void require_error(const std::string& part, const std::function<void()>& work) {
   std::string error = "nothing was thrown";
   try {
@@ -44,7 +44,7 @@ std::string joined(Fabric& fabric, const std::string& mine) {
   return all;
 }
 
-/// Every rank says the same, or nothing.
+/// All ranks report this part, or no error if it is empty.
 void check_all(const std::vector<std::string>& errors, const std::string& part) {
   for (const std::string& error : errors) {
     if (part.empty()) CHECK(error == "");
@@ -53,7 +53,7 @@ void check_all(const std::vector<std::string>& errors, const std::string& part) 
   }
 }
 
-/// Names of shared memory of this machine or process, which a world must not add to.
+/// Names of the shared memory of this machine and process. A world must not add to them.
 std::vector<std::string> shared_memory() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.push_back(entry.path());
@@ -170,7 +170,7 @@ TEST_CASE("fabric: memory of processes is there again when it has been given bac
             "");
 }
 
-// Rows that are pulled are read where they are, perhaps after their rank has ended its last launch.
+// A peer reads pulled rows in place, perhaps after their rank has ended its last launch.
 TEST_CASE("fabric: what a rank has written stays when it lets the memory go before its peers", "[fabric]") {
   for (const char* kind : {"threads", "processes"})
     check_all(on_ranks(kind, 3,
@@ -185,7 +185,7 @@ TEST_CASE("fabric: what a rank has written stays when it lets the memory go befo
                          fabric.all_gather("");
                          if (fabric.rank() != 1) return;
                          for (int rank = 0; rank < 3; ++rank)
-                           if (*part_of(rank) != 7 + rank) throw Error(ErrorCode::internal, "it is gone");
+                           if (*part_of(rank) != 7 + rank) throw Error(ErrorCode::internal, "the rank's data is gone");
                        }),
               "");
 }
@@ -273,7 +273,7 @@ TEST_CASE("channel: deadlines and sizes that would overflow are refused, and a g
          const uint64_t before = channel.staging_address();
          std::string refusal;
          try {
-           channel.reserve({.capacity = 16, .staging_bytes = int64_t{1} << 39});  // of one rank 1 TiB
+           channel.reserve({.capacity = 16, .staging_bytes = int64_t{1} << 39});  // 1 TiB per rank
          } catch (const Error& thrown) {
            refusal = thrown.what();
          }

@@ -46,14 +46,14 @@ int64_t load(uint64_t address) {
   return std::atomic_ref<int64_t>(*reinterpret_cast<int64_t*>(address)).load(std::memory_order_acquire);
 }
 
-/// Within some seconds.
+/// True if the word at `address` becomes `value` within ten seconds.
 bool comes(uint64_t address, int64_t value) {
   const auto end = std::chrono::steady_clock::now() + 10s;
   while (load(address) != value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   return load(address) == value;
 }
 
-/// Buffers as a channel has them, for `world_size` ranks with one flag of each parity.
+/// The buffers of a channel for `world_size` ranks with one flag of each parity.
 struct Buffers {
   explicit Buffers(Fabric& fabric, int64_t staging_bytes = 4096)
       : staging(fabric.allocate(static_cast<size_t>(staging_bytes))),
@@ -63,7 +63,7 @@ struct Buffers {
     fabric.all_gather("");
   }
 
-  /// As a kernel does it.
+  /// Publishes an entry in the way of a kernel.
   void publish(const std::array<int64_t, outbox::num_entry_words - 1>& values) {
     auto* words = reinterpret_cast<int64_t*>(outbox->address());
     const int64_t number = words[0]++;
@@ -72,7 +72,7 @@ struct Buffers {
     std::atomic_ref<int64_t>(entry[outbox::ready]).store(number + 1, std::memory_order_release);
   }
 
-  /// 3 rows of 5 bytes, 16 bytes apart, from byte 100 on.
+  /// Publishes 3 rows of 5 bytes, 16 bytes apart, from byte 100 on.
   void publish(int rank, int64_t flag) { publish({rank, 100, 3, 5, 16, 32, flag}); }
 
   std::unique_ptr<SymmetricMemory> staging, flags, abort;
@@ -128,7 +128,7 @@ TEST_CASE("node fabric: rows come with their flag and nothing beside them; an ab
       }
       require(fabric.rank() == 0 || comes(buffers.abort->address(1), 3), "the abort word");
       fabric.all_gather("");
-      require(fabric.rank() == 1 || load(buffers.abort->address(0)) == 0, "only who is told");
+      require(fabric.rank() == 1 || load(buffers.abort->address(0)) == 0, "an abort word that no rank has sent");
     }));
 }
 
@@ -160,16 +160,16 @@ TEST_CASE("node fabric: what is sent before memory goes arrives, what comes afte
       auto old = std::make_unique<Buffers>(fabric);
       if (fabric.rank() == 0) {
         old->publish(1, 7);
-        // No third one: the outbox has room for both parities of the flag.
+        // No third entry: the outbox has room for both parities of the flag.
         if (generation % 2) old->publish(1, 8);
         old.reset();
       } else {
         if (generation % 2 == 0) require(comes(old->flags->address(1) + 32, 7), "the flag");
-        old.reset();  // else perhaps before it came
+        old.reset();  // in odd generations perhaps before the entry came
       }
       Buffers renewed(fabric);
       std::this_thread::sleep_for(1ms);
-      require(load(renewed.flags->address(1) + 32) == 0, "of the generation before");
+      require(load(renewed.flags->address(1) + 32) == 0, "a flag of the generation before");
       fabric.all_gather("");
     }
   }));
@@ -187,7 +187,7 @@ TEST_CASE("node fabric: who waits for a rank that has left, or whose node is gon
     if (fabric.rank() == 2) is_gone = true;
     try {
       while (true) fabric.all_gather("");
-    } catch (const Error& error) {  // from its own node's ranks, where one of those has seen it first
+    } catch (const Error& error) {  // a rank of the own node throws it if that rank has seen the loss first
       require(error.code() == ErrorCode::aborted, error.what());
     }
   }));
@@ -196,7 +196,7 @@ TEST_CASE("node fabric: who waits for a rank that has left, or whose node is gon
 TEST_CASE("node fabric: silent for less than the time that is given is not dead", "[fabric]") {
   check_none(on_threads(make_node_ranks(2, {.silence = 800ms}), [](Fabric& fabric) {
     for (int i = 0; i < 2; ++i) {
-      if (fabric.rank() == 1) std::this_thread::sleep_for(1000ms);  // its thread goes on saying that it lives
+      if (fabric.rank() == 1) std::this_thread::sleep_for(1000ms);  // the rank's thread still reports that it lives
       fabric.all_gather("");
     }
   }));

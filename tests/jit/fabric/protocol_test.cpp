@@ -1,4 +1,4 @@
-// tests/jit/fabric/protocol_test.cpp -- the protocol's tables in every order of steps, and what wrong ones run into.
+// tests/jit/fabric/protocol_test.cpp -- the protocol's tables in every order of steps, and the faults of wrong tables.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/protocol.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kFewStates = 200'000, kMostStates = 100'000'000;
 
-/// How the threads of a rank take their steps.
+/// An order in which the threads of a rank take their steps.
 struct Way {
   const char* name;
   ModelOptions options;
@@ -34,14 +34,13 @@ const Way kWays[] = {{"roles in order", {.roles_in_order = true}},
                      {"roles side by side, nodes", {.is_carried = true}},
                      {"roles and peers side by side", {.peers_in_order = false}}};
 
-/// Sums need what all ranks give; what is gathered may be used as causal attention does. Attention to the keys of all
-/// ranks gathers two tensors in one phase: they stand side by side in a row of the staging, and one flag stands for
-/// both. So its table is that of the gather.
+/// A causal way does not apply to sums, which need the data of all ranks. Attention to the keys of all ranks uses the
+/// table of the gather: its two tensors stand side by side in a row of the staging, with one flag for both.
 bool applies(const Way& way, const Protocol& protocol) {
   return !way.options.is_causal || (&protocol != &reduce_scatter_protocol() && &protocol != &two_shot_protocol());
 }
 
-/// Four, or fewer where those have more than kMostStates.
+/// Four, or fewer if four ranks have more than kMostStates.
 int most_ranks(const Protocol& protocol, const ModelOptions& way) {
   if (&protocol == &gather_beside_reduce_scatter_protocol()) {
     if (way.roles_in_order) return way.is_carried ? 3 : 4;
@@ -51,7 +50,7 @@ int most_ranks(const Protocol& protocol, const ModelOptions& way) {
   return has_few_states ? 4 : 3;
 }
 
-/// All states of three epochs, of two ranks of six; empty where there are more than `most`.
+/// All states of three epochs (six for two ranks); empty if they are more than `most`.
 std::optional<Exploration> explored(const Protocol& protocol, const Way& way, int num_ranks, int64_t most) {
   ModelOptions options = way.options;
   options.num_ranks = num_ranks, options.num_epochs = num_ranks == 2 ? 6 : 3;
@@ -77,7 +76,7 @@ TEST_CASE("protocol: no order of steps reads stale data, overwrites live data or
         }
 }
 
-// The table of docs/seqpar/protocol.md. States that differ in the numbers of the ranks alone count once.
+// The table of docs/seqpar/protocol.md. States that differ only in the numbers of the ranks count once.
 TEST_CASE("protocol: every way of four ranks, or of as many as have 10^8 states", "[fabric][slow]") {
   for (const Protocol* protocol : all_protocols())
     for (const Way& way : kWays) {
@@ -107,7 +106,7 @@ TEST_CASE("protocol: a rank without rows makes nothing wrong", "[fabric]") {
       }
 }
 
-// A message may take any time, and brings what the sender has written until then.
+// A message may take any time. It carries the sender's data of the moment when it leaves.
 TEST_CASE("protocol: between nodes one buffer is overwritten, and so is what was not awaited", "[fabric]") {
   for (const Protocol* protocol : all_protocols())
     for (const int num_ranks : {2, 3}) {
@@ -129,7 +128,7 @@ TEST_CASE("protocol: one buffer is overwritten while it is read", "[fabric]") {
     }
 }
 
-// As a causal kernel would that leaves out the keys that nobody here sees.
+// A causal kernel awaits only the data that it reads if it leaves out the keys that no query sees.
 TEST_CASE("protocol: who awaits only the data that it reads is overtaken", "[fabric]") {
   for (const Protocol* protocol : {&gather_protocol(), &pulled_gather_protocol()})
     for (int num_ranks = 2; num_ranks <= 4; ++num_ranks) {

@@ -1,4 +1,4 @@
-// tests/jit/fabric/virtual_fabric_test.cpp -- ranks that share a GPU: who meets whom, and what the driver is asked for.
+// tests/jit/fabric/virtual_fabric_test.cpp -- ranks that share a GPU: their joint launches and their driver calls.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ std::shared_ptr<Device> fake_gpu() {
   return cuda::make_cuda_device(driver, 0, std::move(facts), std::move(target));
 }
 
-/// The library that plays the driver looks at nothing but the parameters: a row of the table is two slots and a grid.
+/// The fake driver reads only the parameters: a row of the table is two slots and a grid.
 KernelBinary kernel_of(const std::string& symbol, uint32_t ranks = kRanks) {
   KernelBinary binary{.symbol = symbol, .target = "sm_90a", .stage = "ptx", .num_slots = 2};
   const std::string text =
@@ -43,7 +43,7 @@ KernelBinary kernel_of(const std::string& symbol, uint32_t ranks = kRanks) {
   return binary;
 }
 
-/// A launch of `programs` whose slots say whose it is.
+/// A launch of `programs` with the rank's number in its slots.
 void launch(Fabric& fabric, const LoadedKernel& kernel, int64_t programs, Stream stream = {}) {
   const auto rank = static_cast<uint64_t>(fabric.rank());
   const uint64_t slots[] = {rank, 10 + rank};
@@ -77,8 +77,10 @@ TEST_CASE("virtual fabric: the launches of all ranks are one, with a row of para
   CHECK(fake.calls("cuLaunchKernelEx") == 2);
   CHECK(fake.calls("cuEventRecord") == 0);
   const test::FakeLaunch &few = fake.state().launches[0], &many = fake.state().launches[1];
-  CHECK(few.grid[0] == kRanks * 7);                  // as many blocks for each as the longest has programs
-  CHECK(many.grid[0] == 2 * 132 / kRanks * kRanks);  // as many as run at once
+  // Each rank gets as many blocks as the longest rank has programs.
+  CHECK(few.grid[0] == kRanks * 7);
+  // The blocks that run at once.
+  CHECK(many.grid[0] == 2 * 132 / kRanks * kRanks);
   for (const auto& each : fake.state().launches) CHECK(each.attributes == std::vector<int>{2});
   CHECK(table_of(few) == std::vector<Row>{{0, 10, 5, 1, 1}, {1, 11, 6, 1, 1}, {2, 12, 7, 1, 1}});
   CHECK(table_of(many)[2] == Row{2, 12, 1000, 1, 1});

@@ -1,4 +1,4 @@
-// tests/jit/ir/builder_test.cpp -- what the kernel builder appends, folds, stretches and refuses.
+// tests/jit/ir/builder_test.cpp -- operations that the kernel builder appends, folds, stretches and refuses.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/ir/builder.h"
 
@@ -11,7 +11,7 @@
 namespace seqtile {
 namespace {
 
-/// The text of a kernel without its first and last line, each operation on a line of its own.
+/// The text of a kernel without its first and last line, with one operation a line.
 std::string body_text(const std::function<void(KernelBuilder&)>& kernel) {
   KernelBuilder b("k");
   kernel(b);

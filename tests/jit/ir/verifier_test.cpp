@@ -1,4 +1,4 @@
-// tests/jit/ir/verifier_test.cpp -- one case for every rule: the body of a kernel and the message it gets.
+// tests/jit/ir/verifier_test.cpp -- one case for each rule: the body of a kernel and the verifier's message.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -8,7 +8,7 @@
 namespace seqtile::ir {
 namespace {
 
-// Values that the bodies below use: views %0 %1 %2 %3, scalars %4 (i64) %5 (f32) %6 (i1) %7 (i32), and tiles.
+// Values of the bodies below: views %0 %1 %2 %3, scalars %4 (i64) %5 (f32) %6 (i1) %7 (i32), and tiles.
 constexpr const char* kPrelude =
     "kernel @k(%0 x: view<[?, 64], f32, contiguous, align 4>, %1 h: view<[?, 64], f16, contiguous, align 2>,\n"
     "  %2 flags: view<[8], i64, contiguous, align 8>, %3 bytes: view<[8], i8, contiguous, align 1>,\n"

@@ -10,7 +10,7 @@ namespace {
 
 const std::string kShared = ".extern .shared .align 1024 .b8 smem[];\n";
 
-/// 64 threads copy 16 bytes each through shared memory; the neighbour's chunk goes out. Thread 63 copies 8 bytes.
+/// 64 threads copy 16 bytes each through shared memory and store the other warp's chunk. Thread 63 copies 8 bytes.
 const std::string kCopy = kernel_text(R"(
 mov.u32 %r1, smem;
 shl.b32 %r2, %r0, 4;
@@ -118,7 +118,7 @@ TEST_CASE("ptx machine: the last store of an element can be named", "[jit][sim]"
   CHECK_FALSE(bench.machine.last_writer(&in[0]));
 }
 
-/// A 2-d tile by tensor copy with a swizzle, out again by another one; box 32 x 8 of 16-bit elements, at an edge.
+/// A tensor copy loads a swizzled 2-d tile, another one stores it; box 32 x 8 of 16-bit elements, at an edge.
 std::string tensor_text() {
   std::string text = kernel_text(R"(
 mov.u32 %r1, smem;
@@ -196,7 +196,7 @@ TEST_CASE("ptx machine: each fault of a tensor copy is reported for what it is",
   CHECK(has(
       tensor_copy(replaced(text, "tensor.2d.shared", "tensor.3d.shared").replace(text.find("{-8, 5}"), 7, "{-8,5,0}")),
       ReportKind::tensor_map));
-  // one load too many, for which nobody waits
+  // one more load, which no thread awaits
   const std::string wait = "WAIT:\nmbarrier";
   for (uint32_t seed = 0; seed < 8; ++seed) {
     const LaunchResult early = tensor_copy(
@@ -217,7 +217,7 @@ TEST_CASE("ptx machine: each fault of a tensor copy is reported for what it is",
                  Catch::Contains("mbarrier at shared + 4096: phase 0, 0 of 1 arrivals missing, 64 bytes outstanding"));
 }
 
-/// Warp 0 of each CTA waits as `wait` does, warp 1 runs `rest`.
+/// Warp 0 of each CTA runs `wait`, warp 1 runs `rest`.
 LaunchResult run_beside(const std::string& wait, const std::string& rest, uint32_t seed = 0) {
   std::vector<uint32_t> out(32);
   Bench bench;
@@ -236,7 +236,7 @@ TEST_CASE("ptx machine: a loop without end is a limit, whoever waits for it", "[
     for (const std::string work : {"add.u32 %r2, %r0, 1;\n", "bar.warp.sync -1;\n"}) {
       const LaunchResult result = run_beside(wait, "LOOP:\n" + work + "bra LOOP;\n");
       INFO(messages(result));
-      REQUIRE(result.num_reports == 1);  // the other CTAs are not run
+      REQUIRE(result.num_reports == 1);  // the machine does not run the other CTAs
       const std::string& message = result.reports[0].message;
       CHECK_THAT(message, Catch::StartsWith("limit: k, PTX line ") && Catch::Contains("CTA 0 warp 1: still running"));
       CHECK_THAT(message, Catch::Contains(work[0] == 'a' ? " instructions, in a loop that no path leaves"

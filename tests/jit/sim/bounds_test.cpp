@@ -15,7 +15,7 @@ LaunchResult run(const std::string& body) {
   return bench.run(kernel_text(body));
 }
 
-/// Loads with the map at %rd0, or with the parameter that follows it.
+/// Loads with the map at %rd0, or with the map that is the next parameter.
 LaunchResult load_box(const TensorMap& map, uint64_t visible_bytes, bool from_params) {
   Bench bench;
   bench.machine.register_memory("map", const_cast<TensorMap*>(&map), visible_bytes);
@@ -44,7 +44,7 @@ TensorMap map_of(const void* base, uint32_t extent) {
 }  // namespace
 
 TEST_CASE("ptx machine: an access whose end wraps around to 0 is out of bounds", "[jit][sim]") {
-  const std::string first = "ld.global.u32 %r1, [%rd0];\n";  // so that the warp has a region
+  const std::string first = "ld.global.u32 %r1, [%rd0];\n";  // gives the warp a region
   for (const char* access : {"mov.b64 %rd9, 0;\nld.global.u32 %r2, [%rd9-4];", "st.global.v4.u32 [-16], {1, 1, 1, 1};",
                              "red.global.add.u32 [-4], 1;", "ld.param.u64 %rd9, [p0-8];"}) {
     const LaunchResult result = run(first + access);

@@ -1,4 +1,4 @@
-// tests/jit/sim/calls_test.cpp -- functions that a kernel calls, tables of branches, and what a text has beside it.
+// tests/jit/sim/calls_test.cpp -- functions that a kernel calls, tables of branches, and the rest of a module's text.
 // SPDX-License-Identifier: Apache-2.0
 #include <numeric>
 
@@ -8,7 +8,7 @@
 namespace seqtile::sim {
 namespace {
 
-/// Each lane's address of b0 in %rd1, its number in %r0.
+/// Puts each lane's address in b0 into %rd1. Its number is in %r0.
 const std::string kAddress = "mul.wide.u32 %rd2, %r0, 4;\nadd.s64 %rd1, %rd0, %rd2;\n";
 
 std::vector<uint32_t> run_on_iota(const std::string& text, LaunchResult* result = nullptr) {
@@ -82,7 +82,7 @@ TEST_CASE("ptx calls: registers and numbers are arguments, a register takes the 
 }
 
 TEST_CASE("ptx calls: lanes that call from different places come back to their own", "[jit][sim]") {
-  // odd lanes call once, even lanes twice; a guarded call leaves the others where they are
+  // Odd lanes call once, even lanes twice. Lanes outside the guard of a call stay where they are.
   const auto data = run_on_iota(kernel_text(kAddress + R"(
   ld.global.u32 %r1, [%rd1];
   and.b32 %r2, %r0, 1;
@@ -369,7 +369,7 @@ TEST_CASE("ptx calls: a kernel is refused only for what it reaches", "[jit][sim]
              Catch::Contains("the address of function 'outside' is taken"));
   CHECK_THAT(error_of(kernel_text("call triple, (%r1);", 1, kTriple)),
              Catch::Contains("1 arguments and 0 results, 'triple' has 1 and 1"));
-  // one function away
+  // the unknown function is one call further away
   const std::string chain = other + ".func middle() { call unreached; }\n";
   CHECK_THAT(error_of(kernel_text("call middle;", 1, chain)), Catch::Contains("PTX line 7"));
 }

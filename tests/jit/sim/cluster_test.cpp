@@ -1,4 +1,4 @@
-// tests/jit/sim/cluster_test.cpp -- CTAs of a cluster: each other's shared memory, and what makes mbarriers visible.
+// tests/jit/sim/cluster_test.cpp -- CTAs of a cluster: each other's shared memory, and the order that mbarriers give.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/jit/sim/sim_test.h"
 
@@ -54,7 +54,7 @@ TEST_CASE("ptx machine: CTAs of a cluster reach each other's shared memory", "[j
   CHECK((has(early, ReportKind::race) || has(early, ReportKind::mbarrier)));
   const std::string hurried =
       replaced(kRemote, "END:\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", "END:");
-  CHECK_FALSE(has(remote(hurried), ReportKind::race));  // here the mbarrier orders the access before CTA 1's end
+  CHECK_FALSE(has(remote(hurried), ReportKind::race));  // the mbarrier orders the access before CTA 1's end
   CHECK(has(remote(replaced(kRemote, "mapa.shared::cluster.u32 %r3, %r1, 1", "mapa.shared::cluster.u32 %r3, %r1, 2")),
             ReportKind::out_of_bounds));
 }
@@ -88,7 +88,8 @@ TEST_CASE("ptx machine: arrivals and waits at the cluster barrier come in pairs"
 }
 
 TEST_CASE("ptx machine: who ends behind an arrival at the cluster barrier does not stand for another", "[jit][sim]") {
-  // CTA 0 arrives and ends; warp 1 of CTA 1 raises a flag in shared memory before it arrives, warp 0 reads it behind
+  // CTA 0 arrives and ends. Warp 1 of CTA 1 raises a flag in shared memory before it arrives; warp 0 reads the flag
+  // behind the barrier.
   std::vector<uint32_t> out(1, 0);
   for (uint32_t seed = 0; seed < 8; ++seed) {
     Bench bench;
@@ -146,12 +147,12 @@ TEST_CASE("ptx machine: a relaxed arrival at the cluster barrier needs fence.mba
                         std::to_string(line_of(text, "mbarrier.init"))) &&
             Catch::Contains("fence.mbarrier_init.release.cluster is missing"));
   }
-  // the fence is for the inits: other data that is written before it still races
+  // The fence covers only the inits: other data that is written before it still races.
   const LaunchResult data = remote(replaced(with("fence.mbarrier_init.release.cluster;"), "@!%p1 mbarrier.init",
                                             "@!%p1 st.shared.u32 [%r1], 5;\n@!%p1 mbarrier.init"));
   INFO(messages(data));
   CHECK(has(data, ReportKind::race));
-  // an init behind the fence is not covered by it
+  // The fence does not cover an init behind it.
   const LaunchResult late = remote(replaced(
       replaced(kRemote, "@!%p1 mbarrier.init.shared::cta.b64 [%r1+64], 1;", "fence.mbarrier_init.release.cluster;"),
       barrier,
@@ -161,7 +162,7 @@ TEST_CASE("ptx machine: a relaxed arrival at the cluster barrier needs fence.mba
 }
 
 TEST_CASE("ptx machine: the inits of all warps that the fencing warp knows are covered", "[jit][sim]") {
-  // warp 1 initialises, warp 0 fences behind a barrier
+  // Warp 1 initialises, warp 0 fences behind a barrier.
   const std::string text =
       replaced(kRemote,
                "setp.ne.u32 %p1, %r0, 0;\n@!%p1 mbarrier.init.shared::cta.b64 [%r1+64], 1;\n"

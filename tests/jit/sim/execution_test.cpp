@@ -26,7 +26,7 @@ std::vector<uint32_t> run_words(const std::string& body, int threads = 32, uint3
 }
 
 TEST_CASE("ptx machine: lanes with one member mask act together, whatever others do there", "[jit][sim]") {
-  // two halves of the warp at the same instructions, each with its own mask
+  // Both halves of the warp are at the same instructions, each with its own mask.
   const std::string halves = "setp.lt.u32 %p1, %r0, 16;\nselp.b32 %r9, 0xffff, 0xffff0000, %p1;\n";
   const auto words = [&](const std::string& instruction) { return run_words(halves + instruction + kStoreR1); };
   const std::vector<uint32_t> sums = words("redux.sync.add.u32 %r1, %r0, %r9;\n"),
@@ -98,7 +98,7 @@ DONE:)",
     REQUIRE(result.ok());
     for (int i = 0; i < 1000; ++i) REQUIRE(c[i] == 1.5f * static_cast<float>(i));
     CHECK(result.counters.global_bytes == 12000);
-    CHECK(result.counters.global_sectors >= 375);  // one more per warp where an array does not start at a sector
+    CHECK(result.counters.global_sectors >= 375);  // one more per warp if an array does not start at a sector
     CHECK(result.counters.global_sectors <= 375 + 3 * 32);
     std::fill(c.begin(), c.end(), -1.0f);
   }

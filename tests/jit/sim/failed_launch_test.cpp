@@ -1,4 +1,4 @@
-// tests/jit/sim/failed_launch_test.cpp -- launches that throw: every GPU of a world hears of it, and nothing is left.
+// tests/jit/sim/failed_launch_test.cpp -- launches that throw: all GPUs of a world report the error, nothing is left.
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 #include <span>
@@ -12,7 +12,7 @@
 namespace seqtile::sim {
 namespace {
 
-/// The code and message that each of two GPUs sees when both are waited for; "" without an error.
+/// The code and message that each of two GPUs reports at its wait; "" without an error.
 std::vector<std::string> finish_both(SimWorld& world, const Options& options = {}) {
   std::vector<std::string> seen(2);
   const auto wait = [&](int device) {
@@ -46,7 +46,7 @@ TEST_CASE("ptx machine: what ends a round of several GPUs is an error on each of
     world.add(1, good);
     add();
     for (const std::string& error : finish_both(world, options)) CHECK_THAT(error, Catch::StartsWith(want));
-    // and the world goes on
+    // The world still runs launches.
     data[0] = 0;
     world.add(0, good), world.add(1, [] {});
     CHECK(finish_both(world, options) == std::vector<std::string>(2));
@@ -82,7 +82,7 @@ TEST_CASE("ptx machine: a launch that throws leaves no memory of the module behi
       decode_text(kernel_text("st.global.u32 [counter], 7;", 0, ".visible .global .align 4 .u32 counter[4];\n"), "k");
   Machine machine;
   LaunchShape shape;
-  shape.cooperative = true, shape.grid = {4000, 1, 1};  // more than the race check knows
+  shape.cooperative = true, shape.grid = {4000, 1, 1};  // more warps than the race check knows
   const auto code = [&](const std::function<void()>& launch) {
     try {
       launch();

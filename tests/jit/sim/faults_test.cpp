@@ -1,9 +1,9 @@
-// tests/jit/sim/faults_test.cpp -- faults put into PTX text, one at a time: each is reported for what it is.
+// tests/jit/sim/faults_test.cpp -- single faults in PTX text: the machine reports each with its kind.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels are the hand-written ones for Hopper and small ones that signal between CTAs and between devices; the
-// library's own kernels have their table in tests/kernels/simulated_faults_test.cpp. Without a fault none of them gives
-// a report under forty random schedules.
+// The kernels are the hand-written ones for Hopper and small ones that signal between CTAs and between devices;
+// tests/kernels/simulated_faults_test.cpp has the table of the library's own kernels. The machine reports nothing for
+// the kernels without a fault under forty random schedules.
 #include "tests/jit/sim/sim_test.h"
 #include "tests/support/ptx/hopper_kernels.h"
 #include "tests/support/ptx/text_faults.h"
@@ -100,7 +100,7 @@ const std::vector<TextFault> kProductFaults = {
     {"the producer stops one step early", R"(setp\.lt\.u32 %over, %k, %steps)",
      "add.u32 %x, %k, 1;\nsetp.lt.u32 %over, %x, %steps", 0, "deadlock", "mbarrier.try_wait"},
     {"half of a warp stores", R"(stmatrix\.sync)", "@%is_low stmatrix.sync", 0, "divergence", "lane 16"},
-    // these change only values
+    // These faults change only values.
     {"the descriptor's step along k is wrong", R"(add\.s64 %da, %da, 2)", "add.s64 %da, %da, 4", 0, "wrong", "c + "},
     {"the descriptor's swizzle is wrong", R"(mov\.b64 %fixed, \d+)", "mov.b64 %fixed, 9223372311732748288", 0, "wrong",
      "c + "},
@@ -139,7 +139,7 @@ const std::vector<TextFault> kAttentionFaults = {
     {"a head's output goes to another head", R"(%row, 0, %head\}\], \[%x\])", "%row, 0, 0}], [%x]", 0, "race", "o + "},
     {"a shuffle leaves half of the warp out", R"(shfl\.sync\.bfly\.b32 %u, %n0, 1, 31, -1)",
      "@%releases shfl.sync.bfly.b32 %u, %n0, 1, 31, -1", 0, "divergence", "shfl.sync.bfly"},
-    // these change only values
+    // These faults change only values.
     {"the output is not rescaled", R"(mul\.f32 %o0, %o0, %a0;)", "", 0, "wrong", "o + "},
     {"v's step along the keys is wrong", R"(add\.s64 %wide, %dv, 128)", "add.s64 %wide, %dv, 64", -1, "wrong", "o + "},
     {"the diagonal is off by one", R"(add\.s32 %rest, %rest, 1)", "add.s32 %rest, %rest, 2", 0, "wrong", "o + "},
@@ -156,7 +156,7 @@ TEST_CASE("faults: the Hopper kernels find nothing under forty random schedules"
 
 TEST_CASE("faults: every fault of the Hopper product is found", "[jit][sim][fault]") {
   std::string text = kProduct.text();
-  // a predicate that one of the faults uses
+  // The predicate is for one of the faults.
   text.insert(text.find("shr.u32 %group, %t, 7;"),
               ".reg .pred %is_low;\n.reg .b32 %half;\nand.b32 %half, %t, 31;\n"
               "setp.lt.u32 %is_low, %half, 16;\n");
@@ -170,7 +170,7 @@ TEST_CASE("faults: every fault of Hopper attention is found", "[jit][sim][fault]
 
 namespace {
 
-/// Every device of two writes to its peer's memory, raises a flag there, waits for its own and reads what has come.
+/// Each of two devices writes to its peer's memory, raises a flag there, waits for its own flag and reads its data.
 /// p0 = peer's data, p1 = peer's flag, p2 = own data, p3 = own flag.
 const std::string kExchange = kernel_text(R"(
 mul.wide.u32 %rd10, %r0, 4;
@@ -270,10 +270,10 @@ TEST_CASE("faults: a loop without end is reported after a bounded number of inst
   };
   const std::string no_way_out = "in a loop that no path leaves";
   check("LOOP:\n@%p2 ld.global.u32 %r1, [%rd0];\nadd.u32 %r9, %r9, %r1;\nbra LOOP;", 3'000'000, no_way_out);
-  // stores are progress that others see, but never the end
+  // Other warps see a store as progress, but the loop still has no end.
   check("setp.ne.u32 %p1, %r0, 0;\nLOOP:\n@!%p1 st.global.u32 [%rd0], %r9;\nbra LOOP;", 3'000'000, no_way_out);
   check("setp.ne.u32 %p1, %r0, 0;\nLOOP:\n@!%p1 red.global.add.u32 [%rd0], 1;\nbra LOOP;", 3'000'000, no_way_out);
-  // a condition that holds for ever is found by the instructions that nobody sees
+  // The machine finds a condition that holds for ever by the count of instructions without a visible effect.
   check("LOOP:\n@%p2 ld.global.u32 %r1, [%rd0];\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra LOOP;", 6'000'000,
         "of which other warps see nothing");
 }
@@ -285,7 +285,7 @@ TEST_CASE("faults: a long loop that ends is none, nor one beside it that does no
   INFO(messages(result));
   CHECK(result.ok());
   CHECK(result.counters.warp_instructions > 3'000'000);
-  // the loop that no path leaves is there, but no warp comes to it
+  // The text has a loop that no path leaves, but no warp reaches it.
   CHECK(loop(body + "\n@!%p1 bra END;\nLOST:\nbra LOST;\nEND:").ok());
 }
 

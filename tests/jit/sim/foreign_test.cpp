@@ -1,4 +1,4 @@
-// tests/jit/sim/foreign_test.cpp -- forms and launches that other compilers make: blocks of any shape, rounding, pairs.
+// tests/jit/sim/foreign_test.cpp -- forms and launches of other compilers: blocks of any shape, rounding, pairs.
 // SPDX-License-Identifier: Apache-2.0
 #include <cfenv>
 #include <cmath>
@@ -136,7 +136,7 @@ TEST_CASE("ptx float: arithmetic that rounds toward zero, down and up", "[jit][s
   };
   const auto a = values(0), b = values(5), c = values(2);
   for (const std::string mode : {"rz", "rm", "rp"}) {
-    // exact in long double: sums of f32 this near to each other, and their products
+    // long double holds the sums and products of these f32 values exactly
     const auto rounded = [&](long double exact) {
       float nearest = static_cast<float>(exact);
       const bool is_up = mode == "rp" || (mode == "rz" && exact < 0);
@@ -222,7 +222,7 @@ TEST_CASE("ptx compare: a comparison whose result is a number", "[jit][sim]") {
   CHECK(of_words("mov.b32 %f1, %r1;\nmov.b32 %f2, %r2;\nset.lt.f32.f32 %r4, %f1, %f2;", 0x3f800000, 0x40000000) ==
         0x3f800000);
   CHECK(of_words("mov.b32 %f1, %r1;\nset.ltu.ftz.u32.f32 %r4, %f1, %f1;", 0x7fc00000) == ~0u);
-  const uint32_t a = 0x40003c00, b = 0x3c003c00;  // halves 1 and 2 against 1 and 1
+  const uint32_t a = 0x40003c00, b = 0x3c003c00;  // halves 1 and 2, compared with 1 and 1
   CHECK(of_words("set.eq.f16x2.f16x2 %r4, %r1, %r2;", a, b) == 0x00003c00);
   CHECK(of_words("set.gt.f16x2.f16x2 %r1, %r1, %r2;\nmov.b32 %r4, %r1;", a, b) == 0x3c000000);
   CHECK(of_words("set.ge.bf16x2.bf16x2 %r4, %r1, %r2;", 0x3f804000, 0x3f803f80) == 0x3f803f80);
@@ -243,7 +243,7 @@ TEST_CASE("ptx move: which space an address is in", "[jit][sim]") {
 }
 
 TEST_CASE("ptx launch: the barrier of a cooperative grid has a workspace", "[jit][sim]") {
-  // what cooperative groups do: the last block's arrival flips the sign of a counter
+  // The code of cooperative groups: the last block's arrival flips the sign of a counter.
   const std::string text = kernel_text(R"(
   mov.u32 %r1, %envreg2;
   mov.u32 %r2, %envreg1;
@@ -286,7 +286,7 @@ MET:
   CHECK(has(alone.run(text), ReportKind::trap));
 }
 
-/// A product of fragments: their shapes, types and layouts as they stand in the text.
+/// A product of fragments: their shapes, types and layouts as in the text.
 struct Product {
   int m, n, k;
   std::string a_layout, b_layout, d_layout, type, sum;
@@ -296,7 +296,7 @@ int bytes_of(const std::string& type) {
   return type == "f64" ? 8 : type[0] == 's' && type != "s32" ? 1 : type == "f16" || type == "bf16" ? 2 : 4;
 }
 
-/// Small whole numbers, exact in every type.
+/// Stores a small whole number, exact in every type.
 void put(std::vector<std::byte>& into, size_t index, const std::string& type, int value) {
   const auto write = [&](auto bits) { std::memcpy(&into[index * sizeof(bits)], &bits, sizeof(bits)); };
   if (type == "f64") write(static_cast<double>(value));
@@ -317,7 +317,7 @@ void check_product(const Product& p) {
   INFO(p.m << "x" << p.n << "x" << p.k << " " << p.type << " " << p.sum << " " << p.a_layout << p.b_layout
            << p.d_layout);
   const std::string shape = "m" + std::to_string(p.m) + "n" + std::to_string(p.n) + "k" + std::to_string(p.k);
-  const int kPad = 16;  // rows and columns stand this much farther apart than they are long
+  const int kPad = 16;  // gap between rows or columns, in elements
   const auto at = [&](const std::string& layout, int row, int column, int rows, int columns) {
     return static_cast<size_t>(layout == "row" ? row * (columns + kPad) + column : column * (rows + kPad) + row);
   };

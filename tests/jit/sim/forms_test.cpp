@@ -1,4 +1,4 @@
-// tests/jit/sim/forms_test.cpp -- forms that single kernels rarely hold all of: predicates, carries, votes, registers.
+// tests/jit/sim/forms_test.cpp -- rarely used forms: predicates, carries, votes, registers.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/base/error.h"
 #include "tests/jit/sim/sim_test.h"
@@ -150,7 +150,7 @@ TEST_CASE("ptx machine: setmaxnreg deals out what the CTA has, or says that it c
   INFO(messages(greedy));
   REQUIRE(has(greedy, ReportKind::registers));
   CHECK_THAT(greedy.reports[0].message, Catch::Contains("240 registers per thread are never free"));
-  // 384 threads start with 168 each: 24 + 2 * 240 is just what there is
+  // 384 threads start with 168 registers each: 24 + 2 * 240 is exactly the sum.
   CHECK(run("240", "24", 384, 0).ok());
   CHECK(has(run("248", "24", 384, 0), ReportKind::registers));
   CHECK_THAT(messages(run("100", "40", 256, 136)), Catch::Contains("24 to 256 in steps of 8"));
@@ -200,7 +200,7 @@ selp.u32 %r4, 4, 0, %p4;
 or.b32 %r1, %r1, %r3;
 or.b32 %r1, %r1, %r4;
 )");
-  // the first phase is over; the second still misses 31 arrivals
+  // The first phase is over. The second phase still misses 31 arrivals.
   for (const uint32_t value : out) REQUIRE(value == 1);
 }
 

@@ -1,4 +1,4 @@
-// tests/jit/sim/host_threads_test.cpp -- clusters of one grid on several host threads: what they share.
+// tests/jit/sim/host_threads_test.cpp -- clusters of one grid on several host threads, and their shared memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device/executor.h"
 #include "tests/jit/sim/sim_test.h"
@@ -6,7 +6,7 @@
 namespace seqtile::sim {
 namespace {
 
-/// Each thread takes pairs of words of its own, one after the other: it adds to the first and stores to the second.
+/// Each thread adds to the first word and stores to the second word of its own pairs, one pair after the other.
 const std::string kMixed = kernel_text(R"(
 mov.u32 %r1, %ctaid.x;
 mad.lo.u32 %r2, %r1, 128, %r0;

@@ -132,7 +132,7 @@ st.global.v4.u32 [%rd6], {%r1, %r2, %r3, %r4};
   }
 }
 
-/// The form for integers has 32-bit sums, and .satfinite stops at their ends.
+/// A product of integers has 32-bit sums; .satfinite stops at their ends.
 void check_integer_mma(const std::string& types, const std::string& finite, uint32_t start, int32_t want) {
   std::vector<int32_t> d(128, -1);
   Bench bench;
@@ -156,7 +156,7 @@ TEST_CASE("ptx machine: mma of bytes, signed or not, wraps or sticks to the ends
   check_integer_mma("u8.u8", "", 0x7fffffff, static_cast<int32_t>(0x7fffffffu + 32u * 254 * 254));
 }
 
-/// One wgmma m64 over shared memory that is filled as the layout demands.
+/// One wgmma m64 over shared memory in the order of the layout.
 struct WgmmaCase {
   Element type;
   Swizzle swizzle;
@@ -172,7 +172,7 @@ uint32_t k_major_offset(const WgmmaCase& c, int row, int chunk, int rows) {
   if (c.swizzle == Swizzle::none) return static_cast<uint32_t>(chunk * rows * 16 + row * 16);
   return swizzled(static_cast<uint32_t>(row * pitch + chunk * 16), c.swizzle);
 }
-/// MN-major: `block` eight elements along m or n, at depth k of 16.
+/// Offset in the MN-major layout: `block` eight elements along m or n, at depth k of 16.
 uint32_t mn_major_offset(const WgmmaCase& c, int block, int k, int blocks) {
   const int chunks = 1 << static_cast<int>(c.swizzle), pitch = 16 * chunks;
   if (c.swizzle == Swizzle::none) return static_cast<uint32_t>((k / 8) * blocks * 128 + block * 128 + k % 8 * 16);

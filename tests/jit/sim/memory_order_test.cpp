@@ -7,7 +7,7 @@
 namespace seqtile::sim {
 namespace {
 
-/// CTA 0 writes data and raises a flag; CTA 1 waits for it and copies. b0 = data, b1 = flag, b2 = result.
+/// CTA 0 writes data and raises a flag; CTA 1 waits for the flag and copies. b0 = data, b1 = flag, b2 = result.
 const std::string kHandOver = kernel_text(R"(
 mov.u32 %r1, %ctaid.x;
 mul.wide.u32 %rd20, %r0, 4;
@@ -132,8 +132,8 @@ TEST_CASE("ptx machine: the next launch may read what the one before has written
   CHECK(data == std::vector<uint32_t>(32, 3));
 }
 
-/// Every device adds its data to its peer's buffer behind a flag of the system's scope. p0 = peer's data, p1 = peer's
-/// flag, p2 = own data, p3 = own flag; the last word of the result says that the data has arrived.
+/// Each device adds its data to its peer's buffer behind a flag of the system's scope. p0 = peer's data, p1 = peer's
+/// flag, p2 = own data, p3 = own flag. The last word of the result says that the data has arrived.
 const std::string kPush = kernel_text(R"(
 st.global.u32 [%rd0], 42;
 st.release.sys.global.u32 [%rd1], 1;
@@ -178,7 +178,7 @@ TEST_CASE("ptx machine: devices that push to each other, right and with each fau
   CHECK(has(narrow, ReportKind::race));
   CHECK(has(narrow, ReportKind::scope));
   CHECK(has(push(kPush, false), ReportKind::private_memory));
-  // without a parity the next epoch overwrites data that the peer may still read
+  // Without a parity the next epoch overwrites data that the peer may still read.
   CHECK(has(push(kPush, true, 3), ReportKind::race));
 }
 

@@ -197,7 +197,7 @@ TEST_CASE("ptx parser: what a text gets wrong is named", "[jit][sim]") {
   CHECK_THAT(parse_error(kernel_text("HERE:\nmov.b64 %rd1, {%r1, HERE};")),
              Catch::Contains("label 'HERE' stands where a value is expected"));
   CHECK_THAT(parse_error(kernel_text("add.s32 %r1, %r2, %r4294967295;")),
-             Catch::Equals(""));  // the decoder's to refuse
+             Catch::Equals(""));  // the decoder refuses it
   CHECK_THAT(decode_error("add.s32 %r1, %r2, %r4294967295;"), Catch::Contains("'%r4294967295' is not known"));
   CHECK_THAT(parse_error(kernel_text("mov.u32 %r1, 99999999999999999999;")), Catch::Contains("does not fit 64 bits"));
   CHECK_THAT(parse_error(kernel_text("ld.global.u32 %r1, [%rd0+99999999999999999999];")),
@@ -226,7 +226,7 @@ TEST_CASE("ptx parser: what a text gets wrong is named", "[jit][sim]") {
   CHECK_THAT(module_error(".entry k(.param .u64 a, .param .u64 a) { ret; }"), Catch::Contains("'a' is declared twice"));
   CHECK_THAT(parse_error(kernel_text(".reg .foo %x;")), Catch::Contains("expected a register type, found '.foo'"));
   CHECK_THAT(parse_error(kernel_text("call (%r1, f;")), Catch::Contains("expected ')', found ';'"));
-  CHECK_THAT(parse_error(kernel_text("::;")), Catch::Equals(""));  // an opcode that nobody knows
+  CHECK_THAT(parse_error(kernel_text("::;")), Catch::Equals(""));  // an unknown opcode
   CHECK_THAT(decode_error("::;"), Catch::Contains("does not know the form ::"));
   for (const char* access : {"ld.global.u32 %r1, %rd0;", "st.global.u32 %rd0, %r1;", "st.global.u32 [%rd0], [%r1];"})
     CHECK_THAT(decode_error(access), Catch::Contains("the address, and nothing else, is expected in brackets"));

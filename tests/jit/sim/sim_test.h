@@ -24,7 +24,7 @@ inline std::string kernel_text(const std::string& body, int pointers = 1, const 
   return text + "mov.u32 %r0, %tid.x;\n" + body + "\nret;\n}\n";
 }
 
-/// Registers each buffer as "b0", "b1", ... and launches `k` with their addresses.
+/// Registers the buffers as "b0", "b1", ... and launches `k` with their addresses.
 struct Bench {
   Machine machine;
   LaunchShape shape;

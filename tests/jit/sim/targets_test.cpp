@@ -1,4 +1,4 @@
-// tests/jit/sim/targets_test.cpp -- which target has which form: the machine's table, and ptxas where there is one.
+// tests/jit/sim/targets_test.cpp -- the forms of each target: the machine's table, and ptxas if there is one.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
@@ -18,7 +18,7 @@ struct Example {
   PtxTarget least;
 };
 
-/// Every form of ptx_ops.def, and the modifiers and scalar forms that only newer targets have, by their first target.
+/// All forms of ptx_ops.def, and the modifiers and scalar forms of newer targets, by their first target.
 constexpr const char* kSm80[] = {
     "bra.uni L0;",
     "brx.idx %r1, table;",
@@ -181,7 +181,7 @@ constexpr const char* kSm90a[] = {
     "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r10,%r11,%r12,%r13}, %rd1, %rd2, 1;"};
 constexpr const char* kSm100[] = {"add.rn.f32x2 %rd1, %rd2, %rd3;", "fma.rn.f32.f16 %f1, %rs1, %rs2, %f2;",
                                   "max.f32 %f1, %f2, %f3, %f4;"};
-/// Behind another architecture's letter in the assembler, so it is not asked.
+/// A form that the assembler has under another architecture's letter: the test does not assemble it.
 constexpr const char* kSm100a[] = {"redux.sync.max.abs.f32 %f1, %f2, -1;"};
 
 std::vector<Example> examples() {
@@ -194,7 +194,7 @@ std::vector<Example> examples() {
   return all;
 }
 
-/// The examples begin at line `*first`, one a line.
+/// A kernel with the examples, one a line. They begin at line `*first`.
 std::string text_for(PtxTarget target, const std::string& body, int* first = nullptr) {
   std::string text =
       replaced(replaced(kernel_text("table: .branchtargets L0;\nmov.u32 %r1, smem;\n" + body + "\nL0:", 1,
@@ -243,7 +243,7 @@ TEST_CASE("ptx targets: every form runs from its own target on, and before it sa
   CHECK(seen.size() == forms);
 }
 
-/// Lines that the assembler refuses; nothing where it does not know the target or the version.
+/// Lines that the assembler refuses; nullopt if it does not know the target or the version.
 std::optional<std::set<int>> refused_lines(const std::string& assembler, PtxTarget target, const std::string& text) {
   const MemoryFile input(text);
   const MemoryFile* const files[] = {&input};

@@ -12,12 +12,12 @@ namespace {
 
 using Extents = std::vector<int64_t>;
 
-/// A tensor of 16-bit elements whose rows have `pitch` elements, and a box of it.
+/// A tensor of 16-bit elements with rows of `pitch` elements, and a box in it.
 struct TensorCase {
   Extents size, box, at;
   Swizzle swizzle = Swizzle::none;
   bool fill_nan = false;
-  int64_t pitch = 0;  ///< of a row in elements, a multiple of 8
+  int64_t pitch = 0;  ///< elements from row to row, a multiple of 8
 
   size_t rank() const { return size.size(); }
   int64_t box_elements() const {
@@ -60,7 +60,8 @@ struct TensorCase {
   }
 };
 
-/// Loads a box, copies shared memory to b0 as it is, and stores it elsewhere; `store` is the store's opcode.
+/// Text that loads a box, copies shared memory to b0 as it is, and stores the box elsewhere; `store` is the store's
+/// opcode.
 std::string copy_text(const TensorCase& from, const TensorCase& to, const std::string& store) {
   const std::string words = std::to_string(from.box_elements() / 2), bytes = std::to_string(2 * from.box_elements());
   const std::string rank = std::to_string(from.rank());
@@ -182,8 +183,8 @@ TEST_CASE("ptx machine: tensor reductions add, and take the smaller or larger el
   for (const char* reduction : {"add", "min", "max"}) check_copy(from, to, reduction);
 }
 
-/// Two CTAs of a cluster add 64 floats each to b0 by bulk reductions, from data that b1 gave them; CTA 0 then sends its
-/// words to CTA 1, which stores them to b2.
+/// Two CTAs of a cluster add 64 floats each to b0 by bulk reductions, from the data in b1. CTA 0 then sends its words
+/// to CTA 1, which stores them to b2.
 const std::string kBulk = kernel_text(R"(
 mov.u32 %r1, smem;
 mov.u32 %r2, %cluster_ctarank;
@@ -275,8 +276,8 @@ TEST_CASE("ptx machine: tensor copies need 128-byte alignment in shared memory",
   CHECK_THAT(result.reports[0].message, Catch::Contains("multiples of 128 are needed"));
 }
 
-/// A value that a bulk store brings to another CTA: the flag may be raised when the data has arrived, not when it has
-/// been read.
+/// A bulk store brings a value to another CTA. The flag may be raised when the data has arrived, not when the copy has
+/// read it.
 const std::string kPublish = kernel_text(R"(
 mov.u32 %r1, smem;
 mov.u32 %r2, %ctaid.x;

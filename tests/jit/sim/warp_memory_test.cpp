@@ -5,7 +5,7 @@
 namespace seqtile::sim {
 namespace {
 
-/// Four warps count in shared memory; after a barrier everybody reads the sum.
+/// Four warps count in shared memory; all threads read the sum after a barrier.
 const std::string kCount = kernel_text(R"(
 mov.u32 %r1, buffer;
 setp.ne.u32 %p1, %r0, 0;
@@ -81,7 +81,7 @@ TEST_CASE("ptx machine: lanes of a warp that meet in memory need bar.warp.sync",
   CHECK(result.reports[0].line == line_of(missing, "ld.shared"));
   CHECK_THAT(result.reports[0].message, Catch::Contains("lane 1 of the same warp wrote at PTX line"));
   CHECK(neighbours(missing, false).ok());
-  // a later store of another lane over what a lane reads
+  // A lane stores over a word that another lane has read.
   const std::string overwritten =
       replaced(kNeighbours, "ld.shared.u32 %r5, [%r4];", "ld.shared.u32 %r5, [%r4];\nst.shared.u32 [%r3], 7;");
   CHECK(has(neighbours(overwritten), ReportKind::race));
@@ -107,7 +107,7 @@ TEST_CASE("ptx machine: bytes of one word that different warps write do not race
   Bench bench;
   bench.add(out);
   bench.shape.threads = 128;
-  // thread t has half-word t / 32 + 4 * (t % 32): every word belongs to two warps
+  // Thread t has half-word t / 32 + 4 * (t % 32): each word belongs to two warps.
   const LaunchResult result = bench.run(kernel_text(R"(
 mov.u32 %r1, buffer;
 shr.u32 %r2, %r0, 5;

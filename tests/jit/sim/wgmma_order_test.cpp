@@ -1,4 +1,4 @@
-// tests/jit/sim/wgmma_order_test.cpp -- what the four warps of a group must know when they issue a wgmma.
+// tests/jit/sim/wgmma_order_test.cpp -- data that the four warps of a group must know when they issue a wgmma.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/jit/sim/sim_test.h"
 
@@ -9,7 +9,8 @@ constexpr uint64_t descriptor(uint64_t address) {
   return address >> 4 | (1024u >> 4) << 16 | uint64_t{128 >> 4} << 32;
 }
 
-/// Four warps stage ones for m64n64k16: a thread has half a row of B, then of A, where row r belongs to warp r / 16.
+/// Four warps stage ones for m64n64k16: a thread has half a row of B, then half a row of A. Row r of A belongs to warp
+/// r / 16.
 std::string staged_text() {
   std::string sums;
   for (int i = 0; i < 32; ++i) sums += (i ? ", %f" : "%f") + std::to_string(i);
@@ -55,7 +56,7 @@ LaunchResult staged(const std::string& text, uint32_t seed) {
 
 TEST_CASE("ptx machine: every warp of a group must know all of a wgmma's B, and its own rows of A", "[jit][sim]") {
   const std::string text = staged_text(), behind_a = "bar.sync 1, 128;\n", behind_b = "bar.sync 0;\n";
-  // a row of A for another warp
+  // Each thread stages its part of A for another warp.
   const std::string crossed =
       replaced(text, "st.shared.v4.u32 [%r5],", "xor.b32 %r5, %r5, 256;\nst.shared.v4.u32 [%r5],");
   for (uint32_t seed = 0; seed < 4; ++seed) {

@@ -1,8 +1,8 @@
 // tests/kernels/seqpar/alltoall_linear_test.cpp -- the product behind attention, from columns that ranks share.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A row's columns meet in one matrix, so the result must be that of one rank bit for bit, with any operands; one rank's
-// is compared with f64.
+// The columns of a row meet in one matrix, so any operands must give the bits of one rank. The result of one rank is
+// compared with f64.
 #include "kernels/seqpar/operations/alltoall_linear.h"
 
 #include <catch2/catch.hpp>
@@ -41,7 +41,7 @@ struct Case {
   int64_t heads = 6;
   DType dtype = DType::f32;
   std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
-  std::optional<autotune::Config> config = std::nullopt;  ///< else short chunks of the default tile
+  std::optional<autotune::Config> config = std::nullopt;  ///< default: short chunks of the default tile
 
   autotune::Workload workload() const {
     return library_op("fused_alltoall_and_linear")
@@ -60,7 +60,7 @@ struct Buffer {
   Tensor tensor;
 };
 
-/// Part of a matrix, with rows as far apart as the matrix has them.
+/// Part of a matrix, with the row pitch of the matrix.
 Tensor part_of(const Tensor& whole, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   Tensor part = whole;
   part.data = static_cast<std::byte*>(whole.data) + (row * whole.strides[0] + column) * dtype_bytes(whole.dtype);
@@ -80,7 +80,7 @@ class Run {
     const Target target = target_of(options);
     autotune::Workload of_one_rank = w_;
     of_one_rank.fields.set("world_size", int64_t{1});
-    autotune::Config config = op_.default_config(of_one_rank, 32, target);  // the same tile for any number
+    autotune::Config config = op_.default_config(of_one_rank, 32, target);  // the same tile for any number of ranks
     config.set("chunk_rows", int64_t{16});
     if (case_.config) config = *case_.config;
     for (const int64_t length : case_.lengths) add(length, config);
@@ -125,7 +125,7 @@ class Run {
     }
   }
 
-  /// A copy: tensors of ranks must not overlap where a run moves them elsewhere.
+  /// A copy of the rank's columns: tensors of ranks must not overlap if a run moves them elsewhere.
   Tensor own_columns(const Tensor& x, const seqpar::Heads& heads, int rank) {
     Buffer& own = x_parts_.emplace_back(x.dtype, x.sizes[0], heads.columns(rank));
     for (int64_t row = 0; row < x.sizes[0]; ++row)
@@ -172,7 +172,7 @@ TEST_CASE("alltoall linear: every combination on the CPU", "[seqpar][slow]") {
 
 TEST_CASE("alltoall linear: the bits of one rank where ranks pause at random", "[seqpar]") {
   for (const char* device : {"threads", "processes", "nodes"})
-    for (const int64_t heads : {6, 2})  // with two heads a rank of three has none
+    for (const int64_t heads : {6, 2})  // with two heads one of three ranks has none
       check({.world_size = 3, .heads = heads, .dtype = DType::bf16}, {.device = device, .seed = 3, .slow_rank = 1});
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("alltoall linear: the bits of one rank on ranks that share a simulated
 
 namespace {
 
-/// With the configurations that a call would have.
+/// Checks the configurations of a call.
 void check_configs(Case c, const RankOptions& options) {
   for (const autotune::Config& config : configs_on(options.device, c.workload())) {
     INFO(config.json());

@@ -68,7 +68,7 @@ TEST_CASE("collectives: exact on ranks that share a simulated GPU, every check o
 
 namespace {
 
-/// With the configurations that a call would have.
+/// Checks the configurations of a call.
 void check_configs(const CollectiveCase& c, int world_size, DType dtype, const char* device) {
   RankOptions options;
   options.device = device;
@@ -134,6 +134,6 @@ TEST_CASE("collectives: a one-shot call beyond its staging is refused on every r
     REQUIRE(record);
     CHECK((record->kind == channel::too_long || record->kind == channel::aborted));
   }
-  CHECK_THAT(difference(run), Catch::Contains("is nan"));  // of the call, or the one before
+  CHECK_THAT(difference(run), Catch::Contains("is nan"));  // in this call or in the one before
   CHECK(std::isnan(at(run.y(4, 0), 128, 16383)));
 }

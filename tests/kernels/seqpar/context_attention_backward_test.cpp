@@ -1,9 +1,9 @@
 // tests/kernels/seqpar/context_attention_backward_test.cpp -- gradients from the rows of all ranks, in every layout.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random operands are compared with f64. Where queries and keys have no column in common all scores are zero, and with
-// small whole numbers every sum is exact in any order: then the result must be that of one rank, bit for bit, and a
-// query or key too many or too few shows.
+// Random operands are compared with f64. Exact operands must give the bits of one rank: their queries and keys have no
+// column in common, so all scores are zero, and sums of small whole numbers are exact in any order. A missing or extra
+// query or key then shows.
 #include "kernels/seqpar/operations/context_attention_backward.h"
 
 #include <catch2/catch.hpp>
@@ -64,7 +64,7 @@ struct Case {
   }
 };
 
-/// The first or the second half of each head's columns is zero.
+/// Clears the first or the second half of each head's columns.
 void clear_half(const Case& c, const RowMatrix& matrix, bool second) {
   const int64_t half = c.head_dim / 2;
   for (int64_t i = 0; i < matrix.tensor.num_elements(); ++i)
@@ -142,7 +142,7 @@ class Run {
                             owned_rows(rank, case_.lengths[call]), sequences_[call].tensors[which]);
   }
 
-  /// Columns of one head of all rows.
+  /// The columns of one head in all rows.
   std::vector<double> head_rows(size_t call, Which which, int64_t head) const {
     const Tensor& tensor = sequences_[call].tensors[which].tensor;
     const int64_t columns = which == kLse ? 1 : case_.head_dim;
@@ -153,7 +153,7 @@ class Run {
     return rows;
   }
 
-  /// dq of a head, and dk and dv of a group with its first head.
+  /// Compares dq of a head, and dk and dv of its group if the head is the first of the group.
   std::string difference_in(size_t call, int64_t head) const {
     const AttentionBackward s = case_.attention();
     const int64_t length = case_.lengths[call];
@@ -215,7 +215,7 @@ std::string different_bits(const Run& a, const Run& b) {
   return "";
 }
 
-/// Random operands against f64, and exact ones against one rank.
+/// Checks random operands against f64, and exact operands against one rank.
 void check(Case c, const RankOptions& options) {
   INFO(fmt::format("{}, {} ranks, {}, {}, causal {}, {} heads of {}, {} key heads", options.device, c.world_size,
                    dtype_name(c.dtype), c.layout, c.causal, c.heads, c.head_dim, c.kv_heads));
@@ -306,7 +306,7 @@ TEST_CASE("context attention backward: every combination on simulated GPUs", "[s
 }
 
 TEST_CASE("context attention backward: configurations of GPUs compile", "[seqpar][nvptx]") {
-  size_t next = 0;  // a third of all; where there is an assembler, the slow tests take all
+  size_t next = 0;  // the test compiles a third of all; with an assembler the slow tests compile all
   for (const char* name : {"sm_80", "sm_90a"})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int64_t head_dim : {64, 128}) {

@@ -1,8 +1,8 @@
 // tests/kernels/seqpar/context_attention_test.cpp -- attention to the keys of all ranks, in every layout.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random operands are compared with f64. Where all queries are zero and values are small whole numbers, every sum is
-// exact in any order: then the result must be that of one rank, bit for bit, and a key too many or too few shows.
+// Random operands are compared with f64. Exact operands, zero queries and small whole values, must give the bits of one
+// rank: their sums are exact in any order, so a missing or extra key shows.
 #include "kernels/seqpar/operations/context_attention.h"
 
 #include <catch2/catch.hpp>
@@ -47,7 +47,7 @@ struct Case {
   int64_t block_m = 16, block_n = 32, chunk_rows = 32;
   bool is_exact = false;
   uint32_t seed = 7;
-  std::optional<autotune::Config> config = std::nullopt;  ///< else one of these tiles
+  std::optional<autotune::Config> config = std::nullopt;  ///< default: the tiles above
 
   autotune::Workload workload() const {
     seqpar::ContextAttentionForward op{.heads = heads,
@@ -128,7 +128,7 @@ class Run {
     }
   }
 
-  /// Every rank's rows of the results to their places.
+  /// Copies each rank's rows of the results to their places in the sequence.
   void take_back() {
     for (size_t call = 0; call < sequences_.size(); ++call)
       for (int rank = 0; rank < case_.world_size; ++rank) {
@@ -184,7 +184,7 @@ class Run {
   std::vector<std::vector<RankCall>> calls_;
 };
 
-/// Empty, or the first row whose bits differ, of those below `end`.
+/// Empty, or the first row below `end` whose bits differ.
 std::string different_bits(const Run& a, const Run& b, int64_t end = int64_t{1} << 40) {
   for (size_t call = 0; call < a.sequences().size(); ++call) {
     const Sequence &x = a.sequences()[call], &y = b.sequences()[call];
@@ -202,7 +202,7 @@ std::string name_of(const Case& c, const RankOptions& options) {
                      c.causal);
 }
 
-/// Random operands against f64, and exact ones against one rank.
+/// Checks random operands against f64, and exact operands against one rank.
 void check(Case c, const RankOptions& options) {
   INFO(name_of(c, options));
   Run run(c);
@@ -276,7 +276,7 @@ TEST_CASE("context attention: right and exact on ranks that share a simulated GP
 
 namespace {
 
-/// With the configurations that a call would have.
+/// Checks the configurations of a call.
 void check_configs(Case c, const RankOptions& options) {
   for (const autotune::Config& config : configs_on(options.device, c.workload())) {
     INFO(config.json());
@@ -311,7 +311,7 @@ TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][si
 TEST_CASE("context attention: where keys come in the order of the sequence the bits are those of one rank",
           "[seqpar]") {
   for (const bool causal : {false, true}) {
-    // Rank 0 owns whole blocks of keys, and the first ones.
+    // Rank 0 owns whole blocks of keys, the first of the sequence.
     Case c{.causal = causal, .dtype = DType::bf16, .lengths = {256, 192}};
     Run two(c);
     require_success(two.on({}));

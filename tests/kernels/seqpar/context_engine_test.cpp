@@ -1,4 +1,4 @@
-// tests/kernels/seqpar/context_engine_test.cpp -- rotary embedding and attention on own rows, and back, by the engine.
+// tests/kernels/seqpar/context_engine_test.cpp -- rotary embedding and attention on own rows and their gradients.
 // SPDX-License-Identifier: Apache-2.0
 #include <random>
 
@@ -36,7 +36,7 @@ struct Whole {
   Values q, k, v, dout;
 };
 
-/// Own rows of them, in the order of `positions`, and what comes out.
+/// A rank's rows of a Whole in the order of `positions`, and its results.
 struct Rows {
   Rows(const Whole& whole, std::vector<int32_t> at)
       : positions(std::move(at)),
@@ -81,7 +81,7 @@ struct Rows {
   Values q, k, v, dout, out, lse, dq, dk, dv;
 };
 
-/// What comes out on one rank.
+/// The results of one rank.
 struct Results {
   Values out, dq, dk, dv;
 };
@@ -120,7 +120,7 @@ Results unsharded(const Home& home, const Whole& whole, int64_t length) {
   return {rows.out, rows.dq, rows.dk, rows.dv};
 }
 
-/// A rank's rows of a result against those of the whole sequence.
+/// Compares a rank's rows of a result with the rows of the whole sequence.
 void compare(const char* what, const Rows& rows, const Values& got, const Values& want, int64_t heads) {
   const int64_t columns = heads * kHeadDim;
   for (int64_t row = 0; row < rows.count(); ++row)

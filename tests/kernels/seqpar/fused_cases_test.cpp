@@ -1,4 +1,4 @@
-// tests/kernels/seqpar/fused_cases_test.cpp -- fused operations as the tuner runs them: peers' data is preset.
+// tests/kernels/seqpar/fused_cases_test.cpp -- fused operations with preset data of peers, as in the tuner.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -14,12 +14,12 @@ using namespace seqtile::testing;
 namespace {
 
 void check_on_cpu(const std::string& group) {
-  const auto device = make_cpu_device(2);  // two workers: what sums up runs beside what it waits for
+  const auto device = make_cpu_device(2);  // two workers: sums run beside the programs that they wait for
   for (const TableCase& c : cases_of(group))
     for (const DType dtype : kKernelDTypes) check_on(*device, c.kernel, dtype, c.lengths);
 }
 
-/// Calls `check` with each case of a group and a dtype, in turn. Slow tests take all dtypes.
+/// Calls `check` with each case of a group and the next dtype in turn. Slow tests take all dtypes.
 template <class Check>
 void in_turn(const std::string& group, const Check& check) {
   size_t next = 1;

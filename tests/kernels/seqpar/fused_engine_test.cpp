@@ -41,7 +41,7 @@ struct Home {
     return options;
   }
   seqtile::test::TempFolder folder;
-  const std::string artifacts = testing::shared_artifacts();  // before there are threads of ranks
+  const std::string artifacts = testing::shared_artifacts();  // set before the ranks' threads start
   const autotune::Registry registry = make_registry();
 };
 
@@ -58,7 +58,7 @@ Tensor matrix(std::vector<float>& values, int64_t rows, int64_t columns, int64_t
 
 int64_t first_row(int rank, int64_t length) { return rank * length / kRanks; }
 
-/// A column-parallel layer, then a row-parallel one, on every rank; what the unsharded layers give.
+/// A column-parallel layer, then a row-parallel one, on every rank, and the result of the unsharded layers.
 struct Layer {
   std::vector<std::vector<float>> up, down;
   Layer() {
@@ -80,7 +80,7 @@ struct Layer {
   }
 };
 
-/// A rank's tensors where its kernels reach them.
+/// A rank's tensors in memory that its kernels reach.
 class RankTensors {
  public:
   explicit RankTensors(Device& device) : device_(device) {}
@@ -105,7 +105,7 @@ class RankTensors {
   std::deque<DeviceBuffer> buffers_;
 };
 
-/// Runs `work(rank)` on a thread for each rank; rethrows what one of them throws.
+/// Runs `work(rank)` on a thread for each rank; rethrows the lowest rank's error.
 void on_every_rank(const std::function<void(int)>& work) {
   std::vector<std::exception_ptr> errors(kRanks);
   std::vector<std::thread> threads;
@@ -128,7 +128,7 @@ void check_element(int64_t length, int64_t row, int64_t column, float got, float
                 fmt::format("length {}: element [{}, {}] is {}, not {}", length, row, column, got, want));
 }
 
-/// Two layers at each length on every rank; the launches of all ranks.
+/// Runs two layers at each length on every rank. Returns the launches of all ranks.
 int64_t run_layers(const Home& home, std::vector<std::unique_ptr<Fabric>> fabrics,
                    const std::vector<int64_t>& lengths) {
   const Layer layer;
@@ -179,7 +179,7 @@ TEST_CASE("fused operations: the same on simulated GPUs", "[seqpar][engine][sim]
 
 namespace {
 
-/// A GPU that counts the launches that it is asked for.
+/// A GPU that counts its launches.
 class CountingGpu final : public Device {
  public:
   explicit CountingGpu(const std::string& name) : gpu_(open_device(name, 1)) {}
@@ -296,7 +296,7 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
       for (int64_t column = 0; column < kHidden; ++column)
         check_element(kLength, row, column, y[static_cast<size_t>(row * kHidden + column)],
                       row < first_row(1, kLength) ? 1 : 2);
-    // Columns beside the output's in the same rows share no byte with it.
+    // Columns beside the output's in the same rows share no byte with the output.
     std::vector<float> both(2 * kLength * kHidden, static_cast<float>(rank + 1));
     Tensor left = matrix(both, kLength, kHidden), right = matrix(both, rows, kHidden);
     left.strides[0] = right.strides[0] = 2 * kHidden;

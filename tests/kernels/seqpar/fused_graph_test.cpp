@@ -45,14 +45,14 @@ Workload attention_backward() {
                       {{"heads", 1}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}});
 }
 
-/// How often the sweep replays an operation.
+/// Replays of an operation in the sweep.
 int replays_of(const Workload& workload) { return workload.operation.starts_with("fused") ? 120 : 60; }
 
 void require(bool is_true, const std::string& what) {
   if (!is_true) throw Error(ErrorCode::wrong_result, what);
 }
 
-/// Lengths 0, 1, the capacity and one below it first, then any.
+/// Lengths 0, 1, the capacity and one below it, then random ones.
 std::vector<int64_t> lengths_of(int count) {
   std::vector<int64_t> lengths{0, 1, kCapacity, kCapacity - 1};
   std::mt19937 random(3);
@@ -135,7 +135,7 @@ void check_mismatch(const char* target, const Workload& workload) {
 
 TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one kernel each",
           "[seqpar][sim][graph][sweep]") {
-  size_t turn = 0;  // the slow run takes each on both
+  size_t turn = 0;  // the slow run takes each operation on both targets
   for (const Workload& workload : testing::operations_on_ranks(2, DType::bf16)) {
     const char* target = kTargets[turn++ % std::size(kTargets)];
     INFO(target << " " << workload.operation);

@@ -60,7 +60,7 @@ TEST_CASE("fused linear: exact where ranks pause at random", "[seqpar]") {
 
 namespace {
 
-/// A GPU's kernel takes small tiles, so that a call has several programs.
+/// The case with small tiles for GPUs, so that a call has several programs.
 Case simulated(Case c) {
   c.tile = {"mma", 32, 32, 16, 8, 32, 4, 3};
   c.reduces = {32, 4};
@@ -127,7 +127,7 @@ TEST_CASE("fused linear: exact where tiles have rows of several ranks", "[seqpar
 
 namespace {
 
-/// With the configurations that a call of the operation would have, those of both forms of a sum that all ranks get.
+/// Checks the configurations of a call of the operation; an all-reduce has both of its forms.
 void check_configs(Case c, const std::string& operation, const std::string& device) {
   const autotune::Workload w =
       testing::normalized({operation, {{"n", c.n}, {"k", c.k}, {"world_size", int64_t{c.world_size}}}}, c.dtype, 1);
@@ -180,7 +180,7 @@ TEST_CASE("fused linear: large tiles meet the sums of peers in memory", "[seqpar
 
 namespace {
 
-/// In every form, and where rows or tiles are joined.
+/// Cases of all forms, some with joined rows or tiles.
 std::vector<Case> cases_of_every_form(int world_size, const std::vector<int64_t>& lengths) {
   std::vector<Case> cases;
   for (const Case::Kind kind : kKinds) {

@@ -1,4 +1,4 @@
-// tests/kernels/seqpar/fused_prepare_test.cpp -- what ranks must agree on before they serve a fused operation.
+// tests/kernels/seqpar/fused_prepare_test.cpp -- agreement of the ranks before they serve a fused operation.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/ranks/sharded_layers.h"
 

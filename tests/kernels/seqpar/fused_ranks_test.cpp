@@ -91,7 +91,7 @@ TEST_CASE("fused ranks: an order that differs is a record and NaN; reset() makes
   for (const char* kind : kRanks)
     check_none(on_ranks(kind, 3, [&](Fabric& fabric) {
       Layers layers(home, fabric);
-      const FusedHandle twin(*layers.engine, up_op(fabric), layers.channel);  // only its number differs
+      const FusedHandle twin(*layers.engine, up_op(fabric), layers.channel);  // only the operation's number differs
       layers.check(40, 1);
       fabric.all_gather("");
       const int64_t rows = first_of(fabric.rank() + 1, 40, 3) - first_of(fabric.rank(), 40, 3);
@@ -151,7 +151,7 @@ TEST_CASE("fused ranks: a node that is gone is a record and NaN for the others",
   warm_up(home, 3);
   std::atomic<bool> is_gone{false};
   NodeOptions options{.silence = 2s};
-  options.is_cut_off = [&](int rank) { return rank == 2 && is_gone; };  // alone on its node
+  options.is_cut_off = [&](int rank) { return rank == 2 && is_gone; };  // rank 2 is alone on its node
   check_none(on_threads(make_node_ranks(3, options), [&](Fabric& fabric) {
     Layers layers(home, fabric);
     for (uint32_t epoch = 0; epoch < 20; ++epoch) layers.check(epoch * 7, epoch);

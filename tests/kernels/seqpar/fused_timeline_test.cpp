@@ -1,4 +1,4 @@
-// tests/kernels/seqpar/fused_timeline_test.cpp -- what a timeline says of two ranks that communicate.
+// tests/kernels/seqpar/fused_timeline_test.cpp -- the timeline of two ranks that communicate.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -29,7 +29,7 @@ const std::vector<int64_t> kLengths{200, 1, 0, 97};
 
 using Events = std::vector<TimelineEvent>;
 
-/// A rank's tensors on its device: zeros.
+/// A rank's tensors on its device, filled with zeros.
 struct Operands {
   explicit Operands(DeviceMemory& memory)
       : x(memory, 4 * kCapacity * kHidden),
@@ -45,7 +45,7 @@ Tensor matrix(const DeviceBuffer& buffer, int64_t rows, int64_t columns) {
   return make_tensor(buffer.data(), DType::f32, {rows, columns});
 }
 
-/// Both operations at every length on one rank; the events that a ring for `num_events` kept.
+/// Runs both operations at every length on one rank. Returns the events that a ring for `num_events` kept.
 Events run_rank(const std::string& folder, const autotune::Registry& registry, Fabric& fabric, int64_t num_events) {
   const auto engine = Engine::open({.threads = 1,
                                     .cache = folder + "/tuning.db",
@@ -71,7 +71,7 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
     for (const int64_t length : kLengths) call(length);
     events = timeline.events();
   }
-  call(kCapacity);  // nobody looks any more
+  call(kCapacity);  // the call has no timeline
   channel.check();
   fabric.all_gather("");
   return events;
@@ -79,7 +79,7 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
 
 std::vector<Events> run_ranks(std::vector<std::unique_ptr<Fabric>> fabrics, int64_t num_events) {
   const test::TempFolder folder;
-  (void)testing::shared_artifacts();  // sets the environment before there are threads of ranks
+  (void)testing::shared_artifacts();  // sets the environment before the ranks' threads start
   const autotune::Registry registry = make_registry();
   std::vector<Events> events(kRanks);
   std::vector<std::exception_ptr> errors(kRanks);
@@ -107,7 +107,7 @@ std::map<Flag, int64_t> times_of(const Events& events, timeline::Kind kind) {
   return times;
 }
 
-/// Programs that send, in all launches together: as many as the configuration says.
+/// Programs that send, in all launches together, by the configuration.
 int push_programs(Fabric& fabric) {
   const FusedAllgatherAndLinear up{.n = kWide, .k = kHidden};
   const autotune::Registry registry = make_registry();
@@ -120,7 +120,7 @@ int push_programs(Fabric& fabric) {
   return static_cast<int>(programs);
 }
 
-/// Every program has a begin and an end, every wait an arrival, in this order; every role of both operations is there.
+/// Checks that each program has a begin and an end and each wait an arrival, in this order, and that all roles occur.
 void check_order(const Events& events, int num_pushes) {
   std::map<std::pair<int64_t, int64_t>, int64_t> begins, waits;  // by epoch and program
   std::map<std::string, int> programs;
@@ -174,10 +174,10 @@ void check_trace(const std::vector<Events>& events) {
   CHECK(items["X"] == begins + arrivals);
   CHECK(items["i"] == publishes);
   CHECK(items["s"] == publishes);
-  CHECK(items["f"] >= to_peers);  // each of these ends a wait
+  CHECK(items["f"] >= to_peers);  // each flag for a peer ends a wait
 }
 
-/// A rectangle for each span, and a line for each flag that ends a wait.
+/// Checks that each span has a rectangle and each flag that ends a wait a line.
 void check_picture(const std::vector<Events>& events) {
   const std::string picture = timeline_svg(events);
   const auto count = [&](const std::string& text) {

@@ -1,8 +1,8 @@
-// tests/kernels/seqpar/linear_alltoall_test.cpp -- the product in front of attention, whose columns go to their heads.
+// tests/kernels/seqpar/linear_alltoall_test.cpp -- the product in front of attention; ranks get their heads' columns.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An element is the same sum on whichever rank it is computed, so every rank must have the columns of one rank's
-// result bit for bit, with any operands; one rank's is compared with f64.
+// An element is the same sum on each rank, so any operands must give each rank the bits of one rank's columns. The
+// result of one rank is compared with f64.
 #include "kernels/seqpar/operations/linear_alltoall.h"
 
 #include <catch2/catch.hpp>
@@ -70,7 +70,7 @@ class Run {
     const Target target = target_of(options);
     Case of_one_rank = case_;
     of_one_rank.world_size = 1;
-    // The same tile for any number of ranks.
+    // The tile is the same for any number of ranks.
     autotune::Config config = op_.default_config(of_one_rank.workload(), 16, target);
     config.set("chunk_rows", std::max<int64_t>(16, config.get_int("block_m")));
     if (case_.config) config = *case_.config;
@@ -85,7 +85,7 @@ class Run {
     return tensors[tensors.size() - 3 + i];
   }
 
-  /// Of one rank, which has all columns.
+  /// Compares a run of one rank, which has all columns, with f64.
   std::string difference() const {
     const auto limit = op_.tolerance(w_, {});
     for (size_t call = 0; call < case_.lengths.size(); ++call)
@@ -132,7 +132,7 @@ class Run {
   std::vector<std::vector<RankCall>> calls_;
 };
 
-/// Empty, or the first row of a rank that is not that of one rank.
+/// Empty, or the first row of a rank that differs from the run of one rank.
 std::string different_bits(const Run& run, const Run& alone, const Case& c) {
   for (int rank = 0; rank < c.world_size; ++rank)
     for (size_t call = 0; call < c.lengths.size(); ++call)
@@ -148,7 +148,7 @@ std::string different_bits(const Run& run, const Run& alone, const Case& c) {
   return "";
 }
 
-/// One rank's are computed on `alone_on`.
+/// Compares the run with a run of one rank on `alone_on`.
 void check(const Case& c, const RankOptions& options, const std::string& alone_on) {
   INFO(options.device << ", " << c.world_size << " ranks, " << c.heads << " heads, " << c.kv_heads << " key heads, "
                       << dtype_name(c.dtype));
@@ -166,7 +166,7 @@ void check(const Case& c, const RankOptions& options) {
   check(c, options, options.device.starts_with("sim:") ? options.device : "threads");
 }
 
-/// With the configurations that a call would have.
+/// Checks the configurations of a call.
 void check_configs(Case c, const std::string& device) {
   for (const autotune::Config& config : configs_on(device, c.workload())) {
     INFO(config.json());
@@ -175,7 +175,7 @@ void check_configs(Case c, const std::string& device) {
   }
 }
 
-/// Heads that ranks share evenly, groups that they do not, and fewer key heads, or heads, than ranks.
+/// Heads that ranks share evenly, groups that ranks share unevenly, and fewer key heads, or heads, than ranks.
 constexpr std::pair<int64_t, int64_t> kHeads[] = {{8, 8}, {10, 5}, {12, 2}, {6, 1}, {3, 3}};
 
 }  // namespace
@@ -218,7 +218,8 @@ TEST_CASE("linear alltoall: every combination on the CPU", "[seqpar][slow]") {
 
 TEST_CASE("linear alltoall: the bits of one rank where ranks pause at random", "[seqpar]") {
   for (const char* device : {"threads", "processes", "nodes"})
-    for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{6, 3}, {2, 1}})  // three ranks, two heads
+    // The second pair has fewer heads than ranks.
+    for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{6, 3}, {2, 1}})
       check({.world_size = 3, .heads = heads, .kv_heads = kv_heads, .dtype = DType::bf16},
             {.device = device, .seed = 3, .slow_rank = 1});
 }

@@ -21,7 +21,7 @@ Leading leading_op(int rank, int ranks) {
   return {.n = n, .n2 = n + 1, .k = kHidden, .accumulate = true};
 }
 
-/// One configuration of each, which serves all lengths.
+/// Stores one configuration of each operation. It serves all lengths.
 void store_choices(const Home& home, int ranks) {
   for (int rank = 0; rank < ranks; ++rank)
     for (const char* kind : kKinds) {
@@ -34,7 +34,7 @@ void require_element(const char* name, int64_t length, int64_t row, int64_t colu
   require(got == want, fmt::format("length {}: {}[{}, {}] is {}, not {}", length, name, row, column, got, want));
 }
 
-/// want(row, column) for every element.
+/// Requires want(row, column) for each element.
 template <class Want>
 void require_all(const char* name, int64_t length, Matrix& got, const Want& want) {
   for (int64_t row = 0; row < got.tensor.sizes[0]; ++row)
@@ -50,7 +50,7 @@ float sum_over(int64_t count, const A& a, const B& b) {
   return sum;
 }
 
-/// Both operations on one rank. A weight of the whole layer has the columns, or rows, of one rank after the other's.
+/// Both operations on one rank. A weight of the whole layer has the ranks' columns, or rows, in the order of the ranks.
 class Backward {
  public:
   Backward(const Home& home, Fabric& fabric)
@@ -82,7 +82,7 @@ class Backward {
     });
   }
 
-  /// Of the second weight a rank has one row more, of zeros in the gradient's rows that come from it.
+  /// The second weight of a rank has one more row. The gradient is zero in the column of that row.
   void check_leading(int64_t length) {
     const int64_t first = own_row(length, rank_), rows = own_row(length, rank_ + 1) - first;
     const Matrix x(rows_seed, first, rows, 0, kHidden), w(weight_seed, first_, width_, 0, kHidden),

@@ -23,7 +23,7 @@ void check(const Case& c, const RankOptions& options) {
   for (Launch& launch : problem.launches) CHECK(launch.difference() == "");
 }
 
-/// One weight; several of different sizes, where the operation takes them.
+/// The sizes of the weights: one for the trailing operation, three for the leading one.
 std::vector<int64_t> weights_of(bool is_trailing, int64_t n) {
   return is_trailing ? std::vector{n} : std::vector{n, n + 7, (n + 1) / 2};
 }
@@ -78,7 +78,7 @@ TEST_CASE("matmul backward: exact on ranks that share a simulated GPU, every che
 
 namespace {
 
-/// With the configurations that a call would have.
+/// Checks the configurations of a call.
 void check_configs(Case c, const std::string& device) {
   for (const autotune::Config& config : testing::configs_on(device, c.workload())) {
     INFO(config.json());

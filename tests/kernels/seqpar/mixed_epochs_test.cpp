@@ -16,7 +16,7 @@ using autotune::Workload;
 
 namespace {
 
-/// Mostly fewer rows than programs, often none or fewer than ranks.
+/// A call with mostly fewer rows than programs, often with none or fewer than ranks.
 OpCall random_call(std::mt19937& random) {
   const auto length = static_cast<int64_t>(random() % (random() % 8 == 0 ? 130 : 6));
   return {length, random() % 3};
@@ -27,7 +27,7 @@ void check_epochs(const std::string& device, const std::vector<Workload>& worklo
   const auto world_size = static_cast<int>(workloads[0].fields.get_int("world_size"));
   const std::vector<ConfiguredOp> forms = with_every_exchange(workloads, target_of({.device = device}));
   std::mt19937 random(static_cast<uint32_t>(world_size));
-  std::vector<size_t> order;  // of forms, by epoch
+  std::vector<size_t> order;  // indices of forms, by epoch
   std::vector<std::vector<OpCall>> calls(forms.size());
   for (size_t epoch = 0; epoch < num_epochs; ++epoch) {
     order.push_back(epoch < forms.size() ? epoch : random() % forms.size());

@@ -46,7 +46,7 @@ TEST_CASE("mpi: two layers on nodes of two ranks are exact, and again after a ca
   };
   check_layers();
   CHECK(layers.channel.epoch() == 112);
-  fabric->all_gather("");  // who is late in a right call would be told of the wrong one behind it
+  fabric->all_gather("");  // else a rank that is late in a right call could see the wrong call behind it
   CHECK(layers.run_up(fabric->rank() == 1 ? 40 : 41, 1) == "NaN");
   CHECK(layers.run_down(17, 2) == "NaN");
   CHECK(layers.channel.abort_record().has_value());
@@ -56,14 +56,15 @@ TEST_CASE("mpi: two layers on nodes of two ranks are exact, and again after a ca
   fabric->all_gather("");
 }
 
-// mpirun has to be told not to end the others. They end here: MPI_Finalize would wait for the dead one.
+// mpirun needs an option to leave the other ranks alive. They end here, because MPI_Finalize would wait for the dead
+// rank.
 TEST_CASE("mpi: a rank that is killed is a record and NaN on its node and on the other", "[.][mpi_death]") {
   const auto fabric = join_mpi_fabric(1, 60s, 2);
   const Home home;
   warm_up(home, fabric->world_size());
   Layers layers(home, *fabric);
   for (uint32_t epoch = 0; epoch < 20; ++epoch) layers.check(epoch * 7, epoch);
-  fabric->all_gather("");  // what it has sent has arrived
+  fabric->all_gather("");  // the data of rank 3 has arrived
   if (fabric->rank() == 3) kill(getpid(), SIGKILL);
   const auto start = std::chrono::steady_clock::now();
   std::string problem;
@@ -73,7 +74,7 @@ TEST_CASE("mpi: a rank that is killed is a record and NaN on its node and on the
   require(layers.channel.abort_record().has_value(), "a record says why");
   fmt::print("rank {} knows\n", fabric->rank());
   std::fflush(stdout);
-  std::this_thread::sleep_for(500ms);  // a carrier still has to tell the others
+  std::this_thread::sleep_for(500ms);  // a carrier still has to tell the other ranks
   _exit(0);
 }
 
@@ -83,7 +84,7 @@ TEST_CASE("mpi: nodes need an MPI that threads may call", "[.][mpi_level]") {
   CHECK_THROWS_WITH(join_mpi_fabric(1, 60s, 1),
                     Catch::Contains("start it with MPI_Init_thread and MPI_THREAD_MULTIPLE"));
   {
-    const auto fabric = join_mpi_fabric();  // one node does not
+    const auto fabric = join_mpi_fabric();  // one node takes any MPI
     CHECK(fabric->all_gather("a").size() == 2);
   }
   MPI_Finalize();

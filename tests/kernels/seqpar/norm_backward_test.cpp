@@ -42,7 +42,7 @@ struct Case {
   std::string layout = "contiguous";
   DType dtype = DType::f32;
   std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
-  int64_t programs = 32;  ///< two groups of those that add up their parts
+  int64_t programs = 32;  ///< two groups of programs that add up their parts
   std::optional<autotune::Config> config = {};
 
   autotune::Workload workload() const {
@@ -52,7 +52,7 @@ struct Case {
   }
 };
 
-/// The whole sequence of one call; dweight of every rank.
+/// The whole sequence of one call, with dweight of each rank.
 struct Sequence {
   Sequence(const Case& c, int64_t length, uint64_t seed)
       : dy(c.dtype, length, c.n),
@@ -200,7 +200,7 @@ TEST_CASE("norm backward: right on ranks that share a simulated GPU, every check
 
 namespace {
 
-/// With the configurations that a call would have.
+/// Checks the configurations of a call.
 void check_configs(Case c, const char* device) {
   for (const autotune::Config& config : configs_on(device, c.workload())) {
     INFO(config.json());

@@ -20,7 +20,7 @@ TEST_CASE("rank race: every operation that communicates, on threads and in proce
     const OpDef& op = testing::library().find(given.operation);
     for (const auto& [fabric, length] : {std::pair("threads", int64_t{50}), std::pair("processes", int64_t{2})}) {
       Workload workload = given;
-      workload.fields.set("fabric", std::string(fabric));  // of two rows some rank has none
+      workload.fields.set("fabric", std::string(fabric));  // some rank has none of two rows
       const Config config = op.default_config(workload, length, target);
       const LoadedCandidate candidate{config,
                                       device->load(compile(*build_kernel(op, workload, config, target), target)),

@@ -24,13 +24,13 @@ using autotune::Workload;
 
 namespace {
 
-constexpr int64_t kLength = 400;  // of three ranks each has three of the smallest chunks
+constexpr int64_t kLength = 400;  // each of three ranks has three of the smallest chunks
 
-/// Parameters that say how ranks exchange rows and in which order programs run, but not how a tile is computed.
+/// Parameters of the exchange of rows and of the order of programs, not of the computation of a tile.
 constexpr const char* kKnobs[] = {"chunk_rows", "push_programs", "order", "sum_rows", "reduction", "transfer"};
 
-/// Those that say which elements of a product a program computes, each by the same sum over k. (How many sums over k a
-/// CPU's core has under way, mr and nr, says how each of them is split.)
+/// Parameters that choose the elements of a product that a program computes, each by the same sum over k. (mr and nr of
+/// CPUs are not here: they change how each sum is split.)
 constexpr const char* kTileSides[] = {"block_m", "block_n", "num_warps"};
 
 Config without(std::span<const char* const> names, const Config& config) {
@@ -42,8 +42,8 @@ Config without(std::span<const char* const> names, const Config& config) {
 Config without_knobs(const Config& config) { return without(kKnobs, config); }
 Config without_tile(const Config& config) { return without(kTileSides, without_knobs(config)); }
 
-/// Configurations that differ from this one in what `rest` leaves out, itself among them: all, or `most` from one end
-/// of the space to the other.
+/// Configurations that differ from the operation's only in the parameters that `rest` leaves out, its own among them:
+/// all, or `most` from one end of the space to the other.
 std::vector<Config> like(const OpOnRanks& op, const std::string& device, size_t most, Config (*rest)(const Config&)) {
   std::vector<Config> all, chosen;
   for (Config& config : op.op().config_space(op.workload(), op.longest(), target_of({.device = device})).enumerate())
@@ -53,7 +53,7 @@ std::vector<Config> like(const OpOnRanks& op, const std::string& device, size_t 
   return chosen;
 }
 
-/// On CPUs ranks pause; simulated GPUs take the seed as that of their schedule.
+/// Ranks on CPUs pause; simulated GPUs use the seed for their schedule.
 RankOptions late(uint32_t seed) {
   RankOptions options;
   options.seed = seed, options.slow_rank = 1;
@@ -100,7 +100,7 @@ void check_tiles(const std::string& device, int world_size, DType dtype, int64_t
   }
 }
 
-/// The epoch of such a number of bits is in the middle of the calls.
+/// Runs the calls with epoch 2^bits in the middle of them.
 void check_epochs(const ConfiguredOp& of, const std::string& device, int bits, const std::vector<OpCall>& calls) {
   OpOnRanks op(of.workload, device, calls, of.config);
   RankOptions options;
@@ -109,10 +109,10 @@ void check_epochs(const ConfiguredOp& of, const std::string& device, int bits, c
   CHECK(op.run(options) == "");
 }
 
-/// Whether the chunk was refused, by name; one that was not gives what the default one does.
+/// True if the operation refuses the chunk by name. A chunk that it takes must give the bits of the default one.
 bool refuses_odd_chunk(const Workload& workload) {
   const auto exchange = kernels::seqpar::rank_op(workload.operation).exchange(workload, nullptr);
-  const int64_t chunk_rows = exchange.phases[0].chunk_rows + 3;  // a channel has flags for that many
+  const int64_t chunk_rows = exchange.phases[0].chunk_rows + 3;  // a channel has flags for chunks of this size
   OpOnRanks first(workload, "threads", {{kLength}});
   autotune::Config config = first.config();
   if (!config.contains("chunk_rows")) return false;

@@ -1,7 +1,7 @@
-// tests/kernels/seqpar/sanitized_test.cpp -- what sanitizers see of generated code.
+// tests/kernels/seqpar/sanitized_test.cpp -- faults of generated code that sanitizers report.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sanitizer ends the process that it finds at fault: seeded faults run in one of their own.
+// A sanitizer ends a faulty process, so seeded faults run in a process of their own.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -19,7 +19,7 @@ using namespace seqtile::testing;
 
 namespace {
 
-/// What this program says and how it ends when it runs the hidden cases with such a tag, or one section of them.
+/// Output and exit status of this program when it runs the hidden cases with `tag`, or one section of them.
 [[maybe_unused]] std::string output_of(const std::string& tag, const std::string& section = "") {
   std::array<char, 4096> path{};
   REQUIRE(readlink("/proc/self/exe", path.data(), path.size() - 1) > 0);
@@ -37,9 +37,9 @@ TEST_CASE("sanitized: a rank that does not wait for its peers", "[.][no_wait]") 
   for (const autotune::Workload& workload : operations_on_ranks(2, DType::f32))
     DYNAMIC_SECTION(workload.operation) {
       RankOptions options;
-      options.channel.awaits_peers = false;  // whatever peers would send is there: a lie
-      // A rank may be through before the other one begins, and what both lock then orders all that they did: the first
-      // report ends the process, until then they try again.
+      options.channel.awaits_peers = false;  // a fault: kernels take the peers' data without waiting
+      // A rank may end before the other one begins, and the locks of both then order all accesses. The ranks try again
+      // until the first report ends the process.
       for (int attempt = 0; attempt < 20; ++attempt)
         OpOnRanks(workload, "threads", std::vector<OpCall>(50, {37})).run(options);
     }

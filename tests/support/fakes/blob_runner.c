@@ -3,9 +3,10 @@
  *
  * blob_runner BLOB ENTRY_OFFSET ARENA_BYTES GRID0 GRID1 GRID2 FIRST COUNT SLOTS
  *
- * SLOTS is a text file, one argument slot a line: "value HEX" (the bits), or "memory FILE OFFSET" (the address of that
- * byte of the file, which is mapped once and shared, so that what the kernel writes is in the file afterwards).
- * Plain C and linked statically: it needs nothing of the emulated system. Exit status 0, or 2 with a line why not. */
+ * SLOTS is a text file with one argument slot a line: "value HEX" (the bits), or "memory FILE OFFSET" (the address of
+ * that byte of the file; the file is mapped once and shared, so that it holds the kernel's writes afterwards). The
+ * program is plain C, linked statically, and needs nothing of the emulated system. It exits with 0, or with 2 after a
+ * line with the reason. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

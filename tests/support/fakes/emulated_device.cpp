@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Both come from emulated_device.cmake where the tools were found.
+// emulated_device.cmake defines both if it has found the tools.
 #ifndef SEQTILE_QEMU_AARCH64
 #define SEQTILE_QEMU_AARCH64 ""
 #endif

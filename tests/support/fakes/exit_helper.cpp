@@ -41,7 +41,7 @@ struct Operands {
   }
 };
 
-/// The handle is the caller's, which may be destroyed meanwhile.
+/// The caller owns the handle and may destroy it during the calls.
 void call_on_threads(const TypedHandle<kernels::RmsNorm>& handle, bool copies) {
   for (int i = 0; i < 2; ++i) {
     const auto run = [](const TypedHandle<kernels::RmsNorm>& called) {
@@ -59,11 +59,11 @@ void compile_on_threads(Engine& engine) {
     std::thread([&engine, i] {
       for (int64_t n = 64 + i; true; n += 2) engine.prepare(kernels::RmsNorm{.n = n}), ++calls;
     }).detach();
-  // Earlier runs have left binaries in the folder, which are loaded and not compiled.
+  // Binaries of earlier runs are in the folder; they are loaded and not compiled.
   while (engine.counters().compiles_at_load < 1) std::this_thread::yield();
 }
 
-/// Returns in the middle of the first compilation.
+/// Returns during the first compilation.
 void compile_first() {
   static std::atomic<bool> has_begun{false};
   std::thread([] {
@@ -77,7 +77,7 @@ void compile_first() {
   while (!has_begun) std::this_thread::yield();
 }
 
-/// Returns when the tuner has begun. The handle's copy outlives it.
+/// Returns when the tuner has begun. The copy of the handle outlives the tuner.
 void tune_on_a_thread(TypedHandle<kernels::RmsNorm> handle) {
   std::thread([handle] {
     Operands operands;
@@ -91,7 +91,8 @@ EngineOptions options_in(const std::string& folder, MissPolicy policy) {
   return {.threads = 2, .cache = folder + "/tuning.db", .artifacts = folder + "/artifacts.db", .policy = policy};
 }
 
-/// An engine that says when its tuner begins. If `waits`, the tuner then waits for the exit, and compiles in any case.
+/// Opens an engine that reports the begin of its tuner. With `waits`, the tuner then waits for the exit. It always
+/// compiles.
 std::unique_ptr<Engine> open(const EngineOptions& options, bool waits) {
   autotune::EngineParts parts = autotune::make_engine_parts(options);
   parts.tune = [waits, tune = parts.tune](const auto& registry, const auto& requests, const auto& device, auto& store,

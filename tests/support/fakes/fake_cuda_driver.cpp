@@ -1,4 +1,4 @@
-// tests/support/fakes/fake_cuda_driver.cpp -- a shared library that plays libcuda.so.1; see fake_cuda_driver.h.
+// tests/support/fakes/fake_cuda_driver.cpp -- a shared library in the role of libcuda.so.1; see fake_cuda_driver.h.
 // SPDX-License-Identifier: Apache-2.0
 #define FAKE_CUDA_DRIVER ""
 #include "tests/support/fakes/fake_cuda_driver.h"
@@ -33,10 +33,10 @@ struct Fake : FakeCudaState {
   CUresult ended_by = CUDA_SUCCESS;
 };
 
-/// What is current on a thread, and was before the pushed one.
+/// The current context of a thread, and the context below it on the thread's stack.
 thread_local CUcontext current = nullptr, below = nullptr;
 
-/// Ranks that are threads share the library.
+/// The mutex of all calls, because ranks that are threads share the library.
 std::recursive_mutex& all_calls() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -61,7 +61,7 @@ int setting(const char* name, int otherwise) {
   return found == all.end() ? otherwise : std::atoi(found->second.c_str());
 }
 
-/// Counts a call; the error that it is told to give.
+/// Counts a call. Returns the error that FAKE_CUDA asks for.
 CUresult enter(const char* name) {
   const std::lock_guard lock(all_calls());
   const int number = ++fake().calls[name];
@@ -79,7 +79,7 @@ CUresult enter(const char* name) {
 
 FakeStream* stream_of(CUstream stream) { return reinterpret_cast<FakeStream*>(stream); }
 
-/// True when the work was recorded in a graph.
+/// Records the work if the stream is being captured. Returns true if it was recorded.
 bool capture(CUstream stream, int type) {
   if (!stream || !stream_of(stream)->capture) return false;
   stream_of(stream)->capture->nodes.push_back({type});
@@ -100,7 +100,8 @@ CUresult destroy(Handle handle, int& live) {
   return CUDA_SUCCESS;
 }
 
-/// Bytes of each parameter of the last module's kernel, as its PTX declares them, and of those that a test adds.
+/// Bytes of each parameter of the last module's kernel, as its PTX declares them, followed by the parameters that a
+/// test adds.
 std::vector<size_t> parameter_bytes() {
   std::vector<size_t> bytes;
   std::istringstream lines(fake().image.substr(0, fake().image.find('{')));
@@ -460,7 +461,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, int type, uint32_t rank, void*
   return CUDA_SUCCESS;
 }
 
-// NVML, of which a test may ask the same library: "sm_clock=1755 reasons=12", "nvml=0" for none that works.
+// NVML lies in the same library: "sm_clock=1755 reasons=12" sets its values, "nvml=0" lets it fail.
 int nvmlInit_v2() { return setting("nvml", 1) ? 0 : 999; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** gpu) {
   *gpu = nullptr;

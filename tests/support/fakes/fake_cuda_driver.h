@@ -1,10 +1,11 @@
-// tests/support/fakes/fake_cuda_driver.h -- what a test asks the shared library that plays libcuda.so.1.
+// tests/support/fakes/fake_cuda_driver.h -- controls the shared library in the role of libcuda.so.1.
 // SPDX-License-Identifier: Apache-2.0
 //
-// It keeps memory on the host, does copies and fills at once, and notes launches. FAKE_CUDA in the environment tells it
-// what to be: "sm=89 gpus=2 version=11040 pools=0 name=NVIDIA_H200_MIG_1g.18gb island=1" (no other GPU reaches GPU 1),
-// and what fails: "cuInit=100" (every call), "cuLaunchKernelEx@2=700" (the second call since reset()). After an error
-// that ends a context every call but queries of errors gives it again, as on a GPU.
+// The library keeps memory on the host, does copies and fills at once, and notes launches. The environment variable
+// FAKE_CUDA describes the machine: "sm=89 gpus=2 version=11040 pools=0 name=NVIDIA_H200_MIG_1g.18gb island=1" (no other
+// GPU reaches GPU 1). It also names the calls that fail: "cuInit=100" (every call), "cuLaunchKernelEx@2=700" (the
+// second call since reset()). After an error that ends a context, every call except queries of errors returns that
+// error again, as on a GPU.
 #pragma once
 #include <dlfcn.h>
 
@@ -19,20 +20,20 @@ struct FakeLaunch {
   unsigned grid[3], threads, shared_bytes;
   void* stream;
   std::vector<unsigned char> parameters;
-  std::vector<int> attributes;  ///< their numbers
+  std::vector<int> attributes;  ///< numbers of the attributes
   unsigned cluster;
 };
 
-/// Read by tests, written by the library.
+/// State that the library writes and tests read.
 struct FakeCudaState {
   std::vector<FakeLaunch> launches;
   int live_contexts = 0, live_pools = 0, live_blocks = 0, live_streams = 0, live_events = 0, live_graphs = 0,
       live_executables = 0, live_modules = 0, live_opened = 0, pushed_contexts = 0;
   int dynamic_shared_limit = 0;  ///< last value set for a function
-  std::string image;             ///< of the last module
+  std::string image;             ///< image of the last module
 };
 
-/// The library, reset, with FAKE_CUDA set to `what` for as long as this object lives.
+/// The library, reset, with FAKE_CUDA set to `what` during the life of the object.
 class FakeCuda {
  public:
   explicit FakeCuda(const std::string& what = "") {

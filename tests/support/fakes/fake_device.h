@@ -1,8 +1,8 @@
 // tests/support/fakes/fake_device.h -- a device that runs one C++ loop as its kernel, and counts launches.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Its binaries hold the configuration's JSON as code. The loop is that of the operation in fake_op.h: y = factor * x +
-// row, in blocks of rows, with a ticket in the workspace that has to be zero whenever a program starts.
+// A binary holds the JSON of its configuration as code. The loop computes the operation of fake_op.h, y = factor * x +
+// row, in blocks of rows. A ticket in the workspace must be zero whenever a program starts.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -28,9 +28,9 @@ class FakeDevice : public Device {
 
   DeviceInfo info_;
   Target target_;
-  bool computes = true;  ///< off: a launch only counts
+  bool computes = true;  ///< false: a launch is only counted
   std::atomic<int64_t> loads{0}, launches{0}, dirty_tickets{0};
-  std::atomic<int64_t> last_block{0};  ///< rows a program of the last launch took
+  std::atomic<int64_t> last_block{0};  ///< rows per program of the last launch
 };
 
 }  // namespace seqtile::test

@@ -1,4 +1,4 @@
-// tests/support/fakes/fake_op.h -- a small operation, and an engine of fakes around it: device, compiler, tuner.
+// tests/support/fakes/fake_op.h -- a small operation, and an engine with a fake device, compiler and tuner.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <atomic>
@@ -13,11 +13,11 @@
 
 namespace seqtile::test {
 
-/// "scale_rows": y [length, n] = factor * x [length, n] + row; configurations block = 4, 8, 16, 32, 64.
+/// "scale_rows": y [length, n] = factor * x [length, n] + row, with the configurations block = 4, 8, 16, 32, 64.
 autotune::OpDef scale_rows_op();
 autotune::Workload scale_rows(int64_t n = 4);
 
-/// One call's buffers, filled and checked.
+/// The buffers of one call, filled and checked.
 struct ScaleCall {
   explicit ScaleCall(int64_t length, int64_t n = 4);
   std::vector<Tensor> tensors();
@@ -27,10 +27,10 @@ struct ScaleCall {
   std::vector<float> x, y;
 };
 
-/// Everything an engine of fakes counts.
+/// The fakes of an engine, and their counters.
 struct FakeWorld {
   FakeWorld();
-  /// An engine over this world's files. The device belongs to the engine; `device` points at the last one made.
+  /// Opens an engine over this world's files. The engine owns the device; `device` points at the last device made.
   std::unique_ptr<Engine> open(MissPolicy policy, int64_t max_length = 0);
   EngineOptions options(MissPolicy policy) const;
   autotune::EngineParts parts();
@@ -48,7 +48,7 @@ struct FakeWorld {
 
   std::atomic<int64_t> compilations{0}, tune_calls{0};
   std::atomic<bool> tuner_fails{false}, compiler_fails{false};
-  std::atomic<bool> tuner_waits{false};  ///< until it is cleared, or the tuning is interrupted
+  std::atomic<bool> tuner_waits{false};  ///< the tuner waits until this is cleared or the tuning is interrupted
   std::atomic<int> tune_delay_ms{0};
   std::vector<autotune::Bucket> tuned;  ///< guarded by mutex
   std::mutex mutex;

@@ -46,11 +46,11 @@ std::vector<autotune::Series> FakeRunner::measure(std::span<const autotune::Conf
   for (size_t i = 0; i < candidates.size(); ++i) series[i].verdict = lookup(measure_failures, candidates[i]);
   if (plan.on_all_ranks)
     for (size_t i = 0; i < candidates.size(); ++i) series[i].verdict = lookup(rank_failures, candidates[i]);
-  if (!candidates.empty() && !series[0].verdict.ok()) return series;  // as without a yardstick
+  if (!candidates.empty() && !series[0].verdict.ok()) return series;  // as if the baseline had failed
   std::normal_distribution<double> normal;
   double drift = 1;
   for (int round = 0; round < plan.min_rounds; ++round) {
-    drift *= std::exp(3 * noise_ * normal(random_));  // the machine's speed wanders, for all candidates alike
+    drift *= std::exp(3 * noise_ * normal(random_));  // the machine's speed drifts equally for all candidates
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (!series[i].verdict.ok()) continue;
       const double us = model(candidates[i], plan.length) * drift * std::exp(noise_ * normal(random_));

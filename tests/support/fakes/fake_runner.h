@@ -13,7 +13,7 @@ namespace seqtile::test {
 
 class FakeRunner : public autotune::Runner {
  public:
-  /// True microseconds of a configuration at a length.
+  /// The noiseless microseconds of a configuration at a length.
   using Model = std::function<double(const autotune::Config&, int64_t length)>;
 
   explicit FakeRunner(Model model, double noise = 0, uint64_t seed = 1)
@@ -33,16 +33,16 @@ class FakeRunner : public autotune::Runner {
   double now_s() override { return clock_s; }
 
   std::map<std::string, autotune::Verdict> compile_failures, check_failures, bucket_failures;  ///< by configuration
-  std::map<std::string, autotune::Verdict> measure_failures;  ///< by configuration, whatever was found before
+  std::map<std::string, autotune::Verdict> measure_failures;  ///< by configuration, regardless of earlier checks
   std::set<std::string> kept;
   bool keeps = true;  ///< the artifact store takes binaries
   double clock_s = 1000;
-  Model on_ranks;                                          ///< of the slowest rank, where all run it; absent: the model
-  std::map<std::string, autotune::Verdict> rank_failures;  ///< of configurations that all ranks run
+  Model on_ranks;  ///< time of the slowest rank in a race of all ranks; absent: as on one process
+  std::map<std::string, autotune::Verdict> rank_failures;  ///< failures in races of all ranks, by configuration
   int64_t rank_races = 0;
   int64_t bucket_checks = 0;
-  int64_t compiles = 0, measured = 0;                                    ///< candidates
-  std::function<autotune::Counted(const autotune::CountTask&)> counter;  ///< absent: nothing is known
+  int64_t compiles = 0, measured = 0;                                    ///< number of candidates
+  std::function<autotune::Counted(const autotune::CountTask&)> counter;  ///< absent: all counts fail
   int64_t counts = 0;
   std::function<void()> on_measure;  ///< called before each measurement
 

@@ -47,7 +47,7 @@ void misbehave_at_build_time(const std::string& form) {
   }
 }
 
-/// What the form adds to x beside 1.
+/// Stores y for the form: x + 1, and the form's fault.
 void store_rows(KernelBuilder& b, const std::string& form, Var x, Var y, Var row, int64_t block, int64_t n, Var tally) {
   const Var rows = b.load(x, {row, 0}, {block, n});
   if (form == "unwritten") {
@@ -62,7 +62,7 @@ void store_rows(KernelBuilder& b, const std::string& form, Var x, Var y, Var row
     const Var seen = b.load_scalar(tally, {b.program_id(0)});
     b.store_scalar(tally, {b.program_id(0)}, seen + 1.0);
     b.store(y, {row, 0}, rows + 1.0 + b.full({block, n}, seen));
-  } else if (form == "slow" || form == "late") {  // "late" outlasts the noise of ranks that share busy cores
+  } else if (form == "slow" || form == "late") {  // "late" takes longer than the noise of ranks that share busy cores
     b.for_loop(0, form == "late" ? 100'000 : 1000, 1, {}, [&](Var, std::vector<Var>) {
       b.store(y, {row, 0}, b.load(x, {row, 0}, {block, n}) + 1.0);
       return std::vector<Var>{};

@@ -1,4 +1,4 @@
-// tests/support/fakes/tuner_world.h -- sessions of the tuner over toy operations, on a fake clock and a real store.
+// tests/support/fakes/tuner_world.h -- runs of the tuner over toy operations, on a fake clock and a real store.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
@@ -14,7 +14,7 @@ namespace seqtile::test {
 
 inline autotune::Config config(const std::string& form, int64_t block) { return {{"form", form}, {"block", block}}; }
 
-/// A file, a toy operation and runs of the tuner over them.
+/// A store, a toy operation, and runs of the tuner over them.
 struct World {
   TempFolder folder;
   autotune::Registry registry = toy_registry();

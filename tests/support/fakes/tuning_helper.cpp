@@ -1,4 +1,4 @@
-// tests/support/fakes/tuning_helper.cpp -- the worker of the tuner's tests, and a tuning process that can be killed.
+// tests/support/fakes/tuning_helper.cpp -- the worker of the tuner's tests, and a tuning process that a test can kill.
 // SPDX-License-Identifier: Apache-2.0
 //
 // tuning_helper FOLDER FORMS HI: tunes toy_add into FOLDER and prints each acknowledged line, then "trials N".

@@ -18,8 +18,8 @@ namespace seqtile::testing {
 
 namespace {
 
-/// The folder of this very library, named by its size and time; made anew, with those of earlier builds removed, where
-/// there is none. Empty where the library's file is not found.
+/// The folder of this library, named by the library's size and time. A missing folder is made, and the folders of
+/// earlier builds are removed. Empty if the library's file is not found.
 std::string make_folder() {
   namespace fs = std::filesystem;
   Dl_info info{};
@@ -40,7 +40,7 @@ const std::string& folder() {
   return path;
 }
 
-/// The name of a kernel's file is a hash of everything that its bytes depend on.
+/// The file of a kernel, named by a hash of all inputs of its bytes.
 std::string file_of(const ir::Function& function, const Target& t) {
   return folder() + "/" +
          sha256_hex(fmt::format("{} {} {} {} {} {} {} {}\n{}", t.name, t.features, t.l1_bytes, t.l2_bytes, t.l3_bytes,

@@ -1,4 +1,4 @@
-// tests/support/kernels/compiled.h -- compile() whose results all test programs of a build share.
+// tests/support/kernels/compiled.h -- a compile() whose results all test programs of a build share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -9,13 +9,12 @@
 
 namespace seqtile::testing {
 
-/// compile(function, target). A binary that any test program has compiled with this very library is read from the build
-/// folder instead. Tests of the compiler itself call compile().
-/// Errors: as compile().
+/// As compile(function, target). A binary that any test program has compiled with this library is read from the build
+/// folder instead. Tests of the compiler itself call compile(). Errors: as compile().
 KernelBinary compiled(const ir::Function& function, const Target& target);
 
-/// The same for engines: EngineOptions::artifacts of a test that counts no compilations. SEQTILE_CONFIG_DIR, where the
-/// store's key lies, is set to the same folder.
+/// The value of EngineOptions::artifacts for tests that count no compilations. Sets SEQTILE_CONFIG_DIR, the folder of
+/// the store's key, to the same folder.
 std::string shared_artifacts();
 
 }  // namespace seqtile::testing

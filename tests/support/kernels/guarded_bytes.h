@@ -1,4 +1,4 @@
-// tests/support/kernels/guarded_bytes.h -- memory that ends where the next page must not be touched.
+// tests/support/kernels/guarded_bytes.h -- memory before a page that must not be touched.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 namespace seqtile::testing {
 
-/// `size` bytes, all `fill`; reading or writing the byte behind them ends the process.
+/// `size` bytes with the value `fill`. Reading or writing the byte behind them ends the process.
 class GuardedBytes {
  public:
   GuardedBytes(size_t size, std::byte fill) : size_(size) {

@@ -18,11 +18,11 @@ using autotune::ArgRole;
 
 namespace {
 
-constexpr int64_t kGuard = 67, kRowPadding = 5, kInnerPadding = 3;  // elements, where nothing has to be aligned
+constexpr int64_t kGuard = 67, kRowPadding = 5, kInnerPadding = 3;  // elements, unless rows must be aligned
 constexpr std::byte kPoison{0xff};
 
-/// A tensor with padded rows between poison; behind an input, where its last element ends, is a page that nobody may
-/// read. Packed weights (rank 3) have dense panels: packing makes them so.
+/// Makes a tensor with padded rows between poison. The last element of an input ends at a page that must not be read.
+/// Packed weights (rank 3) have dense panels, because packing makes them so.
 Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole role, int64_t alignment,
                       std::unique_ptr<GuardedBytes>& memory) {
   Tensor tensor{nullptr, dtype, static_cast<int>(sizes.size()), {}, {}};
@@ -38,7 +38,8 @@ Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole ro
     if (d > 0 && (d == 1 || role != ArgRole::weight)) stride += padding(d == 1 ? kRowPadding : kInnerPadding);
   }
   if (role == ArgRole::output) elements += guard;
-  if (vector > 1) elements = (elements + vector - 1) / vector * vector;  // the end is where a page ends
+  // Whole vectors let the data end at the end of a page.
+  if (vector > 1) elements = (elements + vector - 1) / vector * vector;
   memory = std::make_unique<GuardedBytes>(static_cast<size_t>((guard + elements) * dtype_bytes(dtype)), kPoison);
   tensor.data = memory->data() + guard * dtype_bytes(dtype);
   return tensor;
@@ -129,7 +130,7 @@ std::string GuardedCall::check(std::span<const int64_t> rows, const std::vector<
     Tensor copy = tensor;
     copy.data = guard.data() + (static_cast<const std::byte*>(tensor.data) - memory_[i]->data());
     poison(copy);
-    // One comparison of memory: all bytes are the first, which is poison.
+    // One comparison suffices: the first byte is poison, and all bytes equal their neighbours.
     if (guard[0] != kPoison || std::memcmp(guard.data(), guard.data() + 1, guard.size() - 1) != 0)
       return name + ": something was written outside of the tensor";
   }

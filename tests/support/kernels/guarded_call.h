@@ -1,9 +1,9 @@
 // tests/support/kernels/guarded_call.h -- a call of an operation whose tensors lie in poisoned memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// All bits set is NaN in every float format and -1 in every integer. Each tensor's rows are padded by such poison and
-// surrounded by it, bases and rows start at odd addresses, outputs are poison before a run: reading out of range
-// shows in the result, or at the end of an input ends the process; writing out of range shows in the guard, a forgotten
+// All bits set is NaN in every float format and -1 in every integer. Such poison pads the rows of each tensor and
+// surrounds the tensor; bases and rows start at odd addresses; outputs are poison before a run. A read out of range
+// shows in the result, or ends the process at the end of an input. A write out of range shows in the guard, a forgotten
 // element in the output.
 #pragma once
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace seqtile::testing {
 
-/// Calls visit(first byte, bytes) for every run of neighbours of a tensor whose innermost stride is 1.
+/// Calls visit(first byte, bytes) for each contiguous run of a tensor whose innermost stride is 1.
 template <class Visit>
 void for_each_row(const Tensor& tensor, Visit visit, int axis = 0, int64_t offset = 0) {
   const int64_t size = dtype_bytes(tensor.dtype);
@@ -33,26 +33,27 @@ void for_each_row(const Tensor& tensor, Visit visit, int axis = 0, int64_t offse
 
 class GuardedCall {
  public:
-  /// `symbols` in schema order; inputs are filled by the operation or with normal values, from `seed`. `op` must live
-  /// on. Bases and rows are aligned to `alignment` bytes as far as the sizes allow; 1: to nothing.
+  /// `symbols` are in schema order. The operation fills the inputs from `seed`, or they are normal values. Bases and
+  /// rows are aligned to `alignment` bytes as far as the sizes allow; 1 aligns nothing. Requires: `op` outlives the
+  /// object.
   GuardedCall(const autotune::OpDef& op, const autotune::Workload& workload, std::vector<int64_t> symbols,
               uint64_t seed, int64_t alignment = 1);
   GuardedCall(const GuardedCall&) = delete;
   GuardedCall& operator=(const GuardedCall&) = delete;
 
   const autotune::Problem& problem() const { return problem_; }
-  /// Errors: internal when the schema has no such argument.
+  /// Errors: internal if the schema has no such argument.
   const Tensor& tensor(const std::string& name) const;
   void poison_outputs();
-  /// All rows of the longest output where there are at most `most`, else both ends and some in between.
+  /// All rows of the longest output if there are at most `most`; else both ends and some rows between them.
   std::vector<int64_t> sample_rows(int64_t most) const;
-  /// References for `rows`, as OpDef::reference gives them.
+  /// Reference values of `rows`, in the form of OpDef::reference.
   std::vector<std::vector<double>> want(std::span<const int64_t> rows) const;
-  /// Empty when outputs agree with `want` and no poison outside of them was touched, else the first thing wrong.
+  /// Empty if the outputs agree with `want` and the poison around them is intact; else the first fault.
   std::string check(std::span<const int64_t> rows, const std::vector<std::vector<double>>& want) const;
-  /// The bytes of all outputs, guards included.
+  /// The bytes of all outputs, with their guards.
   std::vector<std::vector<std::byte>> output_bytes() const;
-  /// All that a kernel may reach, guards included: what a device that shares no memory has to be given.
+  /// All memory that a kernel may reach, with its guards. A device without shared memory gets all of it.
   const std::vector<std::unique_ptr<GuardedBytes>>& memory() const { return memory_; }
 
  private:

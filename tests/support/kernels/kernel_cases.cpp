@@ -28,7 +28,7 @@ namespace {
 
 constexpr int64_t kFullyCheckedRows = 24;
 constexpr size_t kConfigsALength = 3;
-constexpr size_t kManyKernels = 4;  ///< of a case: further lengths take these again
+constexpr size_t kManyKernels = 4;  ///< number of kernels of a case after which further lengths reuse them
 
 Device& test_device() {
   static const std::unique_ptr<Device> device = make_cpu_device(2);
@@ -39,7 +39,7 @@ std::vector<int64_t> symbols_at(const OpDef& op, const Workload& workload, int64
   return op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
 }
 
-/// Largest distance wins: how many parameters of `config` have a value that no chosen configuration has.
+/// The number of parameters of `config` whose value no chosen configuration has.
 size_t novelty(const Config& config, const std::vector<Config>& chosen) {
   size_t new_values = 0;
   for (const auto& [name, value] : config.values())
@@ -50,7 +50,7 @@ size_t novelty(const Config& config, const std::vector<Config>& chosen) {
   return new_values;
 }
 
-/// Compiled kernels by configuration, so that all lengths share them: at least three, where the space has as many.
+/// Compiled kernels by configuration, shared by all lengths; at least three, if the space has as many.
 class Runners {
  public:
   Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend, Device& device,
@@ -62,8 +62,8 @@ class Runners {
     return *runner;
   }
   bool is_empty() const { return runners_.empty(); }
-  /// `most` configurations for `length`: the default and such as differ; of many compiled ones that the length's space
-  /// has too, in turn.
+  /// `most` configurations for `length`: the default and different ones. With `many_` compiled kernels: the default and
+  /// compiled ones of the length's space, in turn.
   std::vector<Config> configs(int64_t length, size_t most) const {
     if (runners_.size() < many_) return diverse_configs(op_, workload_, length, target_, most);
     const std::vector<Config> space = op_.config_space(workload_, length, target_).enumerate();
@@ -101,7 +101,7 @@ void check_call(KernelRunner& runner, GuardedCall& call, const std::vector<int64
   REQUIRE(call.output_bytes() == first);
 }
 
-/// The first of every three, and the last.
+/// Every third length, and the last.
 std::vector<int64_t> every_third(const std::vector<int64_t>& lengths) {
   std::vector<int64_t> some;
   for (size_t i = 0; i + 1 < lengths.size(); i += 3) some.push_back(lengths[i]);
@@ -109,7 +109,7 @@ std::vector<int64_t> every_third(const std::vector<int64_t>& lengths) {
   return some;
 }
 
-/// The first target takes all lengths. Each other target takes one length in `turns`, and the last.
+/// Checks all lengths on the first target. Every other target takes one length in `turns`, and the last.
 void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths,
            const std::vector<Target>& targets, Backend backend, size_t turns = 1) {
   const OpDef& op = library_op(test_case.operation);
@@ -125,7 +125,7 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
     for (size_t t = 0; t < targets.size(); ++t) {
       const bool is_turn = i % turns == t % turns || i + 1 == lengths.size();
       if (t != 0 && !is_turn) continue;
-      // Where targets take turns, so do lengths: one or two configurations each, and all at the last.
+      // If targets take turns, a length has one or two configurations; the last length has all.
       const size_t configs = turns == 1 || i + 1 == lengths.size() ? kConfigsALength : 1 + i % 2;
       for (const Config& config : runners[t].configs(length, configs)) {
         INFO(op.name << " " << workload.json() << " length " << length << " " << targets[t].name << " "
@@ -138,7 +138,8 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
     if (!of_target.is_empty()) of_target.require_several(lengths.back());
 }
 
-/// On the AArch64 machine, where a launch starts a process: the default, at some lengths another configuration too.
+/// Checks on the AArch64 machine, where a launch starts a process: the default, and at three lengths another
+/// configuration.
 void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
   static const std::unique_ptr<EmulatedDevice> device = make_emulated_device();
   if (!device) return;
@@ -164,7 +165,7 @@ void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<
   }
 }
 
-/// Nothing but the elements of inputs may be read before it is written.
+/// Poisons all memory except the elements of inputs, so that a read of unwritten memory is reported.
 void poison_all_but_inputs(Device& device, const GuardedCall& call, const autotune::DeviceMirror& mirror) {
   for (size_t i = 0; i < call.memory().size(); ++i) {
     const Tensor& tensor = call.problem().tensors[i];
@@ -176,7 +177,7 @@ void poison_all_but_inputs(Device& device, const GuardedCall& call, const autotu
   }
 }
 
-/// With some configurations for the length.
+/// Checks some configurations for the length.
 void check_on(Device& device, Runners& runners, GuardedCall& call, const Workload& workload, int64_t length) {
   const OpDef& op = library_op(workload.operation);
   const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
@@ -262,7 +263,7 @@ std::vector<Config> diverse_configs(const OpDef& op, const Workload& workload, i
   const std::vector<Config> space = op.config_space(workload, length, target).enumerate();
   std::vector<Config> chosen = {op.default_config(workload, length, target)};
   while (chosen.size() < most) {
-    // Ties go round with the length, so that a list of lengths sees many configurations.
+    // Ties are broken by the length, so that a list of lengths sees many configurations.
     const Config* best = nullptr;
     size_t best_novelty = 0;
     for (size_t i = 0; i < space.size(); ++i) {

@@ -1,5 +1,4 @@
-// tests/support/kernels/kernel_runner.h -- runs one configuration of an operation: interpreted tile IR, or compiled
-// code.
+// tests/support/kernels/kernel_runner.h -- runs one configuration of an operation, interpreted or compiled.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
@@ -13,15 +12,15 @@ namespace seqtile::testing {
 
 enum class Backend { interpreter, compiled };
 
-/// Keeps its workspaces from run to run, as an engine does.
+/// A kernel with workspaces that it keeps from run to run, as an engine does.
 class KernelRunner {
  public:
-  /// `device` runs compiled code and is not used by the interpreter.
+  /// `device` runs compiled code; the interpreter does not use it.
   KernelRunner(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
                const Target& target, Backend backend, Device& device);
-  /// Returns when the device is done; the problem's tensors are where its kernels reach them.
+  /// Returns when the device is done. The problem's tensors must lie where the device's kernels reach them.
   void run(const autotune::Problem& problem);
-  /// Memory of the kernel's own on the device, large enough for `problem`; zeros at first.
+  /// The kernel's own memory on the device, large enough for `problem`; zero at first.
   std::vector<DeviceBuffer>& workspaces(const autotune::Problem& problem);
 
  private:
@@ -30,7 +29,7 @@ class KernelRunner {
   autotune::Config config_;
   std::unique_ptr<ir::Function> function_;
   Device& device_;
-  std::unique_ptr<LoadedKernel> kernel_;  ///< absent: interpreted
+  std::unique_ptr<LoadedKernel> kernel_;  ///< null: interpreted
   std::vector<DeviceBuffer> memory_;
 };
 

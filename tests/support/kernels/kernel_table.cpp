@@ -65,7 +65,7 @@ CaseGroup act_and_mul() {
           KernelCase{"act_and_mul", {{"n", 37}}}};
 }
 
-/// From 8960 columns on rows are taken in parts.
+/// Rows of 8960 columns and more are processed in parts.
 CaseGroup act_and_mul_backward() {
   return {"act_and_mul_backward",
           {{{"act_and_mul_backward", {{"n", 896}}}, all(), few()},
@@ -119,7 +119,7 @@ CaseGroup fused_linear() {
        {{"linear", {{"n", 72}, {"k", 96}, {"scale", -2.5}, {"soft_cap", 1.5}, {"residual", 1}}}, lengths, {1, 65}}}};
 }
 
-/// For slow tests.
+/// A group for slow tests.
 CaseGroup wide_fused_linear() {
   const std::vector<int64_t> lengths = {1, 16, 63, 257};
   return {"linear, wide and fused",
@@ -176,7 +176,8 @@ CaseGroup attention_variants() {
            {attention(2, 1, 256, "prefill", {{"causal", 0}}), lengths, {1, 17, 65}},
            {attention(4, 1, 96, "extend", {{"window", 40}}), lengths},
            {attention(8, 1, 128, "decode", {{"window", 100}, {"soft_cap", 10.0}}), {1, 64, 257}, {1, 64, 257}},
-           // On GPUs heads take turns in sections: two of 16, a group that is more, heads that no section divides.
+           // On GPUs heads take turns in sections: two sections of 16, a group larger than a section, heads that no
+           // section divides.
            {attention(32, 8, 16, "prefill"), {1, 130}, {130}},
            {attention(34, 2, 16, "prefill"), {65}, {65}},
            {attention(17, 17, 16, "prefill"), {65}, {65}},
@@ -198,7 +199,7 @@ CaseGroup attention_backward() {
            {backward(2, 2, 128, true), {63, 127}}}};
 }
 
-/// One of three ranks.
+/// The case as one of three ranks.
 KernelCase of_rank(const char* operation, Fields fields) { return {operation, with(fields, {{"world_size", 3}})}; }
 
 CaseGroup gathered_linear() {
@@ -208,7 +209,7 @@ CaseGroup gathered_linear() {
            {of_rank(operation, {{"n", 40}, {"k", 48}, {"scale", 0.5}, {"soft_cap", 1.5}}), {1, 17, 65}, {17}}}};
 }
 
-/// With a norm behind sums that travel in f32.
+/// The group has a norm after sums that travel in f32.
 CaseGroup summed_linear() {
   CaseGroup group{"fused sums over ranks", {}};
   for (const char* operation : {"fused_linear_and_reducescatter", "linear_and_allreduce"})

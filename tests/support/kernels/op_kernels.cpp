@@ -29,7 +29,7 @@ double tolerance_of(DType dtype) {
 
 class Collector {
  public:
-  /// A kernel of x, z [8, 24] of `from` and the output y [.., ..] of `to`. Left out where the IR's rules refuse it.
+  /// Adds a kernel of x and z [8, 24], of type `from`, and the output y of type `to`, unless the IR's rules refuse it.
   using Body = std::function<void(KernelBuilder& b, Var x, Var z, Var y)>;
   void add(const std::string& name, DType from, DType to, const Body& body, double lo = -2, double hi = 2) {
     KernelBuilder b(name);
@@ -49,7 +49,7 @@ class Collector {
     }
   }
 
-  /// The same on a tile, and on a scalar that goes beside it.
+  /// Adds a kernel of an operation on a tile and on a scalar beside it.
   using Value = std::function<Var(KernelBuilder& b, Var x, Var z)>;
   void add_elementwise(const std::string& name, DType from, DType to, const Value& value, double lo = -2,
                        double hi = 2) {
@@ -63,7 +63,7 @@ class Collector {
         },
         lo, hi);
   }
-  /// What a tile becomes, of any shape.
+  /// Adds a kernel of an operation from a tile to a tile of any shape.
   void add_tile(const std::string& name, DType from, DType to,
                 const std::function<Var(KernelBuilder& b, Var x)>& value) {
     add(name, from, to, [&](KernelBuilder& b, Var x, Var, Var y) {

@@ -10,13 +10,13 @@
 namespace seqtile::testing {
 
 struct OpKernel {
-  std::string name;  ///< "pow_f64": also the kernel's symbol
+  std::string name;  ///< "pow_f64"; also the kernel's symbol
   std::unique_ptr<ir::Function> function;
   std::vector<Param> params;
-  double tolerance = 0;  ///< of the results, relative to 1 + |value|
+  double tolerance = 0;  ///< tolerance of the results, relative to 1 + |value|
 };
 
-/// In the order of ops.def; one program each.
+/// All kernels, in the order of ops.def; each runs as one program.
 std::vector<OpKernel> every_op_kernel();
 
 }  // namespace seqtile::testing

@@ -1,8 +1,8 @@
 // tests/support/kernels/sample_kernels.cpp -- small kernels that several tests use.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads are named before they are combined: the order in which C++ evaluates the arguments of one call is the
-// compiler's choice, and these kernels are compared as text.
+// Loads are named before they are combined, because C++ leaves the order of evaluating arguments to the compiler, and
+// these kernels are compared as text.
 #include "tests/support/kernels/sample_kernels.h"
 
 #include <limits>
@@ -44,7 +44,7 @@ std::unique_ptr<ir::Function> sample_softmax(int64_t block) {
 
 namespace {
 
-/// Values only: every create, shape, unary, binary and reduce operation, folded into one [8, 8] f32 tile.
+/// Folds all create, shape, unary, binary and reduce operations into one [8, 8] f32 tile.
 Var every_value_op(KernelBuilder& b, Var tile) {
   for (OpKind kind : {OpKind::neg, OpKind::abs, OpKind::sqrt, OpKind::exp2, OpKind::log2, OpKind::tanh, OpKind::erf,
                       OpKind::sin, OpKind::cos, OpKind::floor})
@@ -70,7 +70,7 @@ Var every_value_op(KernelBuilder& b, Var tile) {
   return tile / total - b.broadcast(b.expand(largest, 1), {8, 8}) + positions;
 }
 
-/// Counters: every synchronisation operation, each wait satisfied by the signal before it.
+/// Uses all synchronisation operations on counters; the signal before a wait satisfies it.
 void every_sync_op(KernelBuilder& b, Var flags) {
   b.signal("set", flags, {0}, 1);
   b.wait_ge(flags, {0}, 1, "sys");
@@ -80,7 +80,7 @@ void every_sync_op(KernelBuilder& b, Var flags) {
   b.griddep("wait");
   b.griddep("launch");
   Var seen = b.atomic_load(flags, {0}, "relaxed", "sys");
-  Var address = b.load_scalar(flags, {3});  // only who gives one has a channel's block, too
+  Var address = b.load_scalar(flags, {3});  // the block of a channel is optional
   b.when(address > 4096, [&] {
     Var outcome = b.await(flags, {0}, seen, flags);
     b.store_scalar(b.view_at(address, DType::i64, {2, 3}), {1, 2}, outcome + 9);

@@ -14,7 +14,7 @@ using Kind = FlagEvent::Kind;
 
 constexpr int kModelledRanks = 4;
 
-/// Counted from the one behind `first`; epochs wrap around.
+/// The number of a call, counted from the epoch after `first`; epochs wrap around.
 int64_t call_of(uint64_t epoch, uint64_t first) {
   constexpr int kUnused = 64 - channel::kEpochBits;
   return static_cast<int64_t>((epoch - first - 1) << kUnused) >> kUnused;
@@ -69,7 +69,7 @@ void FlagRecorder::note_flag(int owner, int64_t flags_per_source, uint64_t first
     const bool waits = event.call < ended_[static_cast<size_t>(rank)];
     if (waits || access.order != sim::Order::acquire) return;
   }
-  if (source != owner) events_.push_back(event);  // what a rank tells itself is no step of the protocol
+  if (source != owner) events_.push_back(event);  // a rank's flag to itself is no step of the protocol
 }
 
 void FlagRecorder::note_epoch(int rank, uint64_t first_epoch, const sim::WatchedAccess& access) {

@@ -13,7 +13,7 @@ namespace {
 using State = ProtocolModel::State;
 using Step = ProtocolModel::Step;
 
-/// Calls `visit(rank, thread, step)` for what threads would do next.
+/// Calls `visit(rank, thread, step)` for the next step of each thread.
 template <class Visit>
 void for_each_step(const ProtocolModel& model, const State& state, const Visit& visit) {
   for (int rank = 0; rank < model.options().num_ranks; ++rank)
@@ -30,7 +30,7 @@ std::string describe_deadlock(const ProtocolModel& model, const State& state) {
   return text;
 }
 
-/// Calls `visit(rank, phase, peer)` for the messages that are under way between nodes.
+/// Calls `visit(rank, phase, peer)` for each message under way between nodes.
 template <class Visit>
 void for_each_message(const ProtocolModel& model, const State& state, const Visit& visit) {
   const int num_ranks = model.options().num_ranks;
@@ -62,7 +62,7 @@ void leave_each_once(std::vector<State>& states) {
   states.erase(std::unique(states.begin(), states.end()), states.end());
 }
 
-constexpr size_t kFewStates = 1 << 22;  ///< 64 MiB: a layer's next states, most of them found many times
+constexpr size_t kFewStates = 1 << 22;  ///< 64 MiB of a layer's next states, most of which are found many times
 
 }  // namespace
 

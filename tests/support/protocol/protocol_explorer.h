@@ -1,8 +1,8 @@
-// tests/support/protocol/protocol_explorer.h -- every order in which ranks can take the steps of a protocol.
+// tests/support/protocol/protocol_explorer.h -- explores all orders in which ranks can take the steps of a protocol.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps only raise a state's counters, so all states after n steps are known when those after n - 1 are: two layers are
-// kept, nothing is looked up.
+// Steps only raise a state's counters, so that the states after n steps follow from the states after n - 1 steps alone.
+// The explorer keeps two layers of states and looks nothing up.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace seqtile::test {
 struct Exploration {
   int64_t num_states = 0;
   bool is_complete = true;  ///< all states were seen, or a violation was found
-  std::string violation;    ///< empty: none. The first one in the fewest steps
+  std::string violation;    ///< the first violation, in the fewest steps; empty: none
 };
 
 Exploration explore(const Protocol& protocol, const ModelOptions& options, int64_t max_states = 2'000'000);

@@ -40,7 +40,7 @@ void ProtocolModel::add_role(int rank, size_t role, const std::vector<PeerSteps>
             {step.action, step.phase, (rank + i) % options_.num_ranks, static_cast<int>(loop)});
 }
 
-/// Leaves out what has no data to exchange.
+/// Leaves out the steps without data: all steps of an empty rank, and steps that a causal mask hides.
 void ProtocolModel::drop(int rank) {
   for (size_t thread = 0; thread < threads_[rank].size(); ++thread) {
     const bool is_last = thread + 1 == threads_[rank].size();
@@ -80,7 +80,7 @@ int ProtocolModel::Thread::begin_of(int loop) const {
   return static_cast<int>(std::ranges::count_if(steps, [&](const Step& step) { return step.loop < loop; }));
 }
 
-// The last thread starts when all others are done: the later it looks, the more may have overtaken it.
+// The last thread starts after all other threads of its rank: the later it looks, the more flags may be overwritten.
 const ProtocolModel::Step* ProtocolModel::next(const State& state, int rank, size_t thread) const {
   if (is_done(state, rank, thread)) return nullptr;
   const std::vector<Thread>& threads = threads_[rank];
@@ -96,14 +96,14 @@ const ProtocolModel::Step* ProtocolModel::next(const State& state, int rank, siz
   return &step;
 }
 
-/// Whether `rank` has done `action` towards `peer` in `epoch`.
+/// True if `rank` has done `action` towards `peer` in `epoch`.
 bool ProtocolModel::has_done(const State& state, int rank, int epoch, Action action, int phase, int peer) const {
   if (this->epoch(state, rank) != epoch) return this->epoch(state, rank) > epoch;
   const Place& where = places_[place_of(rank, action, phase, peer)];
   return where.index >= 0 && steps(state, rank, where.thread) > where.index;
 }
 
-/// The latest epoch's flag or data is that of `epoch`: it has come and is not yet overwritten.
+/// True if the flag or data of `epoch` has come and is not yet overwritten.
 bool ProtocolModel::holds(const State& state, int writer, int epoch, Action action, int phase, int reader) const {
   if (options_.is_carried) {
     const int arrived = carried(state, writer, phase, reader);
@@ -164,7 +164,8 @@ ProtocolModel::State ProtocolModel::after(const State& state, int rank, size_t t
   return result;
 }
 
-// Steps name their peers by the distance around the ranks, as do the counters.
+// States are equal up to a rotation of the ranks, because steps and counters name peers by the distance around the
+// ranks.
 ProtocolModel::State ProtocolModel::without_numbers(const State& state) const {
   State least = state;
   if (options_.is_causal || options_.empty_rank >= 0) return least;

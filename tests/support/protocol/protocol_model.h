@@ -1,10 +1,11 @@
-// tests/support/protocol/protocol_model.h -- the steps that the ranks of a protocol can take, one at a time.
+// tests/support/protocol/protocol_model.h -- the single steps that the ranks of a protocol can take.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each flag and each segment has one writer whose steps have a fixed order, so how far every thread of every rank has
-// got says what is in all of them: a state is these counters alone, and steps only raise them. A thread is a role, or
-// where peers run side by side what a role does for one peer; the last thread awaits every flag of every peer.
-// Between nodes a rank writes to a mirror of the peer's staging; what has arrived there is counted beside the steps.
+// Each flag and each segment has one writer, whose steps have a fixed order. The progress of all threads therefore
+// determines the contents of all flags and segments: a state is these counters alone, and steps only raise them. A
+// thread is a role; if peers run side by side, a thread is a role's work for one peer. The last thread awaits all flags
+// of all peers. Between nodes a rank writes to a mirror of the peer's staging, and the arrived messages are counted
+// beside the steps.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,13 +18,13 @@ namespace seqtile::test {
 
 struct ModelOptions {
   int num_ranks = 2, num_epochs = 3;
-  int num_buffers = 2;            ///< of staging and of flags; two is right
-  bool is_causal = false;         ///< only data of lower ranks is read, as by causal attention
-  bool awaits_all_at_end = true;  ///< false: what is not read is not awaited; true is right
+  int num_buffers = 2;            ///< buffers of staging and of flags; two is right
+  bool is_causal = false;         ///< a rank reads only data of lower ranks, as in causal attention
+  bool awaits_all_at_end = true;  ///< true is right; false: flags of data that is not read are not awaited
   bool roles_in_order = false;    ///< a rank has one thread
-  bool peers_in_order = true;     ///< false: a role's peers at the same time, but one loop of it after the other
-  int empty_rank = -1;            ///< has no rows: with it, flags are all that is exchanged
-  bool is_carried = false;        ///< ranks have nodes of their own: a message brings a flag with its data, at any time
+  bool peers_in_order = true;     ///< false: a role serves its peers side by side, its loops one by one
+  int empty_rank = -1;            ///< a rank without rows, with which only flags are exchanged
+  bool is_carried = false;        ///< ranks have nodes of their own; a message brings a flag with its data at any time
 };
 
 class ProtocolModel {
@@ -33,7 +34,7 @@ class ProtocolModel {
     int phase, peer, loop;
   };
 
-  /// How far every rank is: its epoch, and the steps that each of its threads has taken in it.
+  /// The progress of all ranks: the epoch of each, and the steps of each of its threads in the epoch.
   class State {
    public:
     bool operator==(const State&) const = default;
@@ -52,20 +53,21 @@ class ProtocolModel {
   size_t last_thread() const { return num_threads() - 1; }
   int epoch(const State& state, int rank) const { return field(state, rank, epoch_shift_, epoch_bits_); }
   bool has_ended(const State& state, int rank) const { return epoch(state, rank) == options_.num_epochs; }
-  /// The thread's next step; null where it has none left in this epoch, or must wait for others of its rank.
+  /// The thread's next step; null if it has none left in this epoch or must wait for other threads of its rank.
   const Step* next(const State& state, int rank, size_t thread) const;
-  /// It awaits a flag that has not come, or has been overwritten.
+  /// True if the step awaits a flag that has not come or has been overwritten.
   bool is_blocked(const State& state, int rank, const Step& step) const;
-  /// Empty, or what is wrong with taking such a step now.
+  /// The violation that the step would be now; empty if it is none.
   std::string violation(const State& state, int rank, const Step& step) const;
-  /// Ranks of several nodes: there is a message to `peer` under way; what is wrong with its arrival now; it arrives.
+  /// can_carry() is true if a message to a `peer` on another node is under way. carry_violation() is the violation of
+  /// the message's arrival now, after_carry() the state after its arrival.
   bool can_carry(const State& state, int rank, int phase, int peer) const;
   std::string carry_violation(const State& state, int rank, int phase, int peer) const;
   State after_carry(const State& state, int rank, int phase, int peer) const;
   int num_phases() const { return num_phases_; }
-  /// The thread has taken its next step; behind the last one of the rank, the rank's next epoch begins.
+  /// The state after the thread's next step. After the last step of a rank, the rank's next epoch begins.
   State after(const State& state, int rank, size_t thread) const;
-  /// One of all states that differ in the numbers of the ranks alone; the state itself where ranks are not alike.
+  /// One representative of the states that differ only by a rotation of the ranks; the state itself if ranks differ.
   State without_numbers(const State& state) const;
 
  private:
@@ -76,7 +78,7 @@ class ProtocolModel {
   };
   struct Place {
     size_t thread;
-    int index = -1;  ///< none: the rank never does it
+    int index = -1;  ///< -1: the rank never does the step
   };
   static constexpr int kMaxRanks = 4, kMaxPhases = 2;
 
@@ -100,7 +102,7 @@ class ProtocolModel {
     const int distance = (peer - rank + options_.num_ranks) % options_.num_ranks;
     return epoch_shift_ + epoch_bits_ + (phase * (options_.num_ranks - 1) + distance - 1) * carry_bits_;
   }
-  /// Epochs whose data and flag have arrived.
+  /// Number of epochs whose data and flag have arrived.
   int carried(const State& state, int rank, int phase, int peer) const {
     return field(state, rank, carry_shift(rank, phase, peer), carry_bits_);
   }
@@ -111,7 +113,7 @@ class ProtocolModel {
   const ModelOptions options_;
   std::vector<std::vector<Thread>> threads_;  ///< [rank][thread]
   std::array<Place, kMaxRanks * 4 * kMaxPhases * kMaxRanks> places_{};
-  std::vector<int> step_shifts_{0};  ///< of each thread's counter, and where the last one ends
+  std::vector<int> step_shifts_{0};  ///< shifts of the threads' counters, and the end of the last counter
   int num_phases_ = 0, rank_bits_ = 0, epoch_shift_ = 0, epoch_bits_ = 0, carry_bits_ = 0;
 };
 

@@ -21,7 +21,7 @@ using Step = ProtocolModel::Step;
 using kernels::seqpar::ExchangeShape;
 using kernels::seqpar::PhaseShape;
 
-/// What a call of some length exchanges.
+/// The segments that calls of given lengths exchange.
 class Segments {
  public:
   Segments(const ExchangeShape& shape, std::span<const int64_t> lengths) : shape_(shape), lengths_(lengths) {}
@@ -40,7 +40,7 @@ class Segments {
     }
     return 0;
   }
-  /// An empty segment has one too.
+  /// The number of chunks of a segment; an empty segment has one chunk too.
   int64_t chunks(int64_t call, int phase, int owner, int source) const {
     const int64_t per_chunk = shape_.phases[static_cast<size_t>(shape_.first_phase + phase)].chunk_rows;
     return std::max<int64_t>(1, cdiv(rows(call, phase, owner, source), per_chunk));
@@ -56,7 +56,7 @@ class Segments {
   const std::span<const int64_t> lengths_;
 };
 
-/// A run of the model along a trace of one flag for each segment.
+/// A run of the model along a trace with one flag for each segment.
 class Path {
  public:
   Path(const Protocol& protocol, const Segments& segments, int num_ranks)
@@ -65,7 +65,7 @@ class Path {
                {.num_ranks = num_ranks, .num_epochs = static_cast<int>(segments.num_calls()), .peers_in_order = false}),
         seen_(static_cast<size_t>(num_ranks)) {}
 
-  /// Empty, or why the model does not go there.
+  /// Empty, or the reason why the model does not take the event.
   std::string take(const FlagEvent& event) {
     if (event.kind == Kind::stray) return "no rank may do this";
     if (event.call != model_.epoch(state_, event.rank))
@@ -115,7 +115,7 @@ class Path {
     return "the model has the rank do something else before, or has it done this already";
   }
 
-  /// What does not show, as far as it goes.
+  /// Takes the steps of a rank that do not show, as far as possible.
   std::string settle(int rank) {
     for (bool moves = true; std::exchange(moves, false);)
       for (size_t thread = 0; thread < model_.last_thread(); ++thread)

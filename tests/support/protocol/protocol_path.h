@@ -1,10 +1,11 @@
-// tests/support/protocol/protocol_path.h -- whether flags that were sent and seen are a path of the protocol's model.
+// tests/support/protocol/protocol_path.h -- checks that sent and seen flags are a path of the protocol's model.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace has what shows outside of a rank: flags that it publishes, flags that it has seen come, ends of its epochs.
-// Between them the model takes steps that do not show: reads when they may be, writes as late as can be. One chunk of
-// every segment is followed at a time, as the model has one flag for a segment. Where a segment is empty, flags alone
-// are exchanged. The last thread's waits may have been earlier than the model has them: they must be in the trace.
+// A trace has the visible events of a rank: flags that it publishes, flags that it has seen, ends of its epochs.
+// Between two events the model takes the steps that do not show: reads as soon as they are possible, writes as late as
+// possible. The model has one flag for a segment, so that one chunk of each segment is followed at a time. Empty
+// segments exchange flags alone. The waits of the last thread may be earlier than in the model: they must occur in the
+// trace.
 #pragma once
 #include <span>
 #include <string>
@@ -19,16 +20,16 @@ struct FlagEvent {
   enum class Kind : uint8_t {
     publish,  ///< `rank` stores its flag at `peer`
     acquire,  ///< `rank` sees the flag of `peer`
-    end,      ///< of an epoch of `rank`
-    stray     ///< `rank` stores what is not its flag, or not of this parity
+    end,      ///< an epoch of `rank` ends
+    stray     ///< `rank` stores something other than its flag, or a flag of the other parity
   } kind;
   int rank, peer = -1, phase = 0;
   int64_t chunk = 0;
-  int64_t call = 0;  ///< its epoch, counted from 0
+  int64_t call = 0;  ///< epoch of the event, counted from 0
   std::string text() const;
 };
 
-/// Empty, or why the events of a run of calls of these lengths are no path of the model.
+/// Empty if the events of calls of these lengths are a path of the model; else the reason why not.
 std::string path_refusal(const Protocol& protocol, const kernels::seqpar::ExchangeShape& shape,
                          std::span<const int64_t> lengths, std::span<const FlagEvent> events);
 

@@ -1,4 +1,4 @@
-// tests/support/ptx/cubin_header.h -- the first bytes of a cubin: all that says which GPU it is for.
+// tests/support/ptx/cubin_header.h -- the first bytes of a cubin, which name its GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <elf.h>
@@ -8,7 +8,7 @@
 
 namespace seqtile::test {
 
-/// A header that says sm_`sm` in the old or the new place, with nothing behind it.
+/// A header that names sm_`sm` in the old or the new place, with nothing behind it.
 inline std::string cubin_header(int sm, bool is_new = true) {
   Elf64_Ehdr header = {};
   std::copy_n(ELFMAG, SELFMAG, header.e_ident);

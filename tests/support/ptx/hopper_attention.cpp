@@ -1,9 +1,9 @@
-// tests/support/ptx/hopper_attention.cpp -- attention forward of hopper_kernels.h.
+// tests/support/ptx/hopper_attention.cpp -- the attention forward of hopper_kernels.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Warp group 0 loads q once and rings of two k and two v tiles; groups 1 and 2 own 64 query rows each. Tiles run from
-// the last to the first, so that the masked ones come first. While the softmax of tile t works, the product of tile
-// t - 1 with v is in flight; p stays in registers, where the layout of sums is the layout of an A operand.
+// Warp group 0 loads q once, and fills rings of two k and two v tiles; groups 1 and 2 own 64 query rows each. Tiles run
+// from the last to the first, so that the masked tiles come first. The product of tile t - 1 with v is in flight during
+// the softmax of tile t. p stays in registers, because the layout of sums is the layout of an A operand.
 #include "tests/support/ptx/hopper_kernels.h"
 #include "tests/support/ptx/ptx_template.h"
 
@@ -196,14 +196,14 @@ int q_bytes(const HopperAttention& a) { return panels(a) * HopperAttention::kBlo
 int tile_bytes(const HopperAttention& a) { return panels(a) * a.block_n * 128; }
 int barriers(const HopperAttention& a) { return q_bytes(a) + 4 * tile_bytes(a); }
 
-/// The descriptor of an operand at byte `start` of stage %stage.
+/// Text for the descriptor of an operand at byte `start` of stage %stage.
 std::string stage_descriptor(const HopperAttention& a, const std::string& to, int start, const std::string& fixed) {
   return "mad.lo.u32 %low, %stage, " + number(tile_bytes(a)) + ", %sb;\nadd.u32 %low, %low, " + number(start) +
          ";\nand.b32 %low, %low, 0x3ffff;\nshr.u32 %low, %low, 4;\ncvt.u64.u32 " + to + ", %low;\nor.b64 " + to + ", " +
          to + ", " + fixed + ";\n";
 }
 
-/// s = q k^T, not added to what s was.
+/// s = q k^T, without adding to s.
 std::string scores(const HopperAttention& a) {
   std::string text = stage_descriptor(a, "%dk", q_bytes(a), "%fixed") + "wgmma.fence.sync.aligned;\n";
   for (int step = 0; step < a.head_dim / 16; ++step) {
@@ -227,7 +227,8 @@ std::string outputs(const HopperAttention& a) {
   return text + "wgmma.commit_group.sync.aligned;\n";
 }
 
-/// Masks s, updates the maxima m and sums l, leaves exponentials in s and the factors of what was before in a0, a1.
+/// Masks s, updates the maxima m and the sums l, and leaves exponentials in s and the factors of the earlier sums in
+/// a0, a1.
 std::string softmax(const HopperAttention& a) {
   std::string text = "sub.u32 %tile, %blocks, %it;\nsub.u32 %tile, %tile, 1;\nmul.lo.u32 %start, %tile, " +
                      number(a.block_n) + ";\nand.b32 %x, %lane, 3;\nshl.b32 %x, %x, 1;\nadd.u32 %start, %start, %x;\n";
@@ -273,7 +274,7 @@ std::string rescale(const HopperAttention& a, const char* by) {
   return text;
 }
 
-/// o /= l, and lse in m; rows without keys give 0 and minus infinity.
+/// o /= l, and lse in m. Rows without keys give 0 and minus infinity.
 std::string normalise(const HopperAttention& a) {
   std::string text;
   for (const char* h : {"0", "1"}) {
@@ -288,7 +289,7 @@ std::string normalise(const HopperAttention& a) {
   return text + rescale(a, "%a");
 }
 
-/// The group's rows of o in the place of its rows of q.
+/// Stores the group's rows of o in the place of its rows of q.
 std::string stores(const HopperAttention& a) {
   std::string text =
       "and.b32 %x, %lane, 15;\nmad.lo.u32 %line, %warp, 16, %x;\nmad.lo.u32 %line, %group, 64, %line;\n"
@@ -324,7 +325,7 @@ std::string tensor_stores(const HopperAttention& a) {
   return text;
 }
 
-/// How many keys the CTA needs, and how many each row of a lane sees: all, or up to the diagonal.
+/// Computes the number of keys that the CTA needs; the rows of a lane see all of them, or those up to the diagonal.
 std::string limit(const HopperAttention& a) {
   if (!a.is_causal) return "mov.u32 %limit, %kv_len;\n";
   return "sub.s32 %limit, %kv_len, %q_len;\nadd.s32 %limit, %limit, %q0;\nadd.s32 %limit, %limit, 128;\n"
@@ -343,7 +344,7 @@ std::string row_limits(const HopperAttention& a) {
 int HopperAttention::shared_bytes() const { return barriers(*this) + 72; }
 
 std::string HopperAttention::text() const {
-  // q | full k 0, 1 | empty k 0, 1 | full v 0, 1 | empty v 0, 1
+  // barriers: q | full k 0, 1 | empty k 0, 1 | full v 0, 1 | empty v 0, 1
   std::string init, zero;
   for (int b = 0; b < 9; ++b)
     init += "mbarrier.init.shared::cta.b64 [%bar+" + number(8 * b) + "], " + ((b - 1) / 2 % 2 == 1 ? "8" : "1") + ";\n";

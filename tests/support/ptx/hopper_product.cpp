@@ -1,9 +1,9 @@
 // tests/support/ptx/hopper_product.cpp -- the matrix product of hopper_kernels.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Warp group 0 loads: a ring of stages, each a panel of 128 rows of a and block_n rows of b, 64 deep, swizzled by 128
-// bytes. Groups 1 and 2 multiply 64 rows each and release a stage once per warp, in every CTA of the cluster, because
-// b's parts come from all of them. The result goes through shared memory and leaves by a tensor store.
+// Warp group 0 loads a ring of stages; a stage is a panel of 128 rows of a and block_n rows of b, 64 deep, swizzled by
+// 128 bytes. Groups 1 and 2 multiply 64 rows each. They release a stage once per warp, in all CTAs of the cluster,
+// because b's parts come from all CTAs. The result goes through shared memory and leaves by a tensor store.
 #include "tests/support/ptx/hopper_kernels.h"
 #include "tests/support/ptx/ptx_template.h"
 
@@ -173,7 +173,7 @@ ret;
 }
 )";
 
-constexpr int kPanelBytes = 64 * 128;  ///< of c: 64 rows of 64 elements
+constexpr int kPanelBytes = 64 * 128;  ///< a panel of c: 64 rows of 64 elements
 constexpr int kABytes = 128 * 128;
 
 int stage_bytes(const HopperProduct& p) { return kABytes + p.block_n * 128; }

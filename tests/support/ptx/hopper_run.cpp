@@ -19,7 +19,7 @@ using sim::append_param;
 constexpr uint16_t kGuard = 0xabcd;
 constexpr size_t kGuards = 64;
 
-/// bf16 data between guard words, in memory that the machine knows.
+/// bf16 data between guard words, in memory registered with the machine.
 class Buffer {
  public:
   Buffer(sim::Machine& machine, const std::string& name, size_t count)
@@ -53,7 +53,7 @@ void append_map(std::vector<std::byte>& params, Buffer& buffer, const uint64_t (
                sim::encode_tensor_map(sim::TensorElement::bf16, buffer.data(), size, stride, box, sim::Swizzle::b128));
 }
 
-/// Keeps the element that is furthest off.
+/// Keeps the element with the largest error.
 struct Worst {
   double error = 0;
   size_t index = 0;
@@ -121,7 +121,7 @@ struct AttentionData {
         o(machine, "o", size(a.q_len, a.heads, a)),
         lse(size(a.q_len, a.heads, a) / static_cast<size_t>(a.head_dim), 0) {
     std::mt19937 random(11);
-    // a peaked softmax: a flat one hides mistakes
+    // A peaked softmax shows errors that a flat one hides.
     q.randomize(random, 3), k.randomize(random, 3), v.randomize(random, 1), o.poison();
     machine.register_memory("lse", lse.data(), lse.size() * 4);
     machine.poison(lse.data(), lse.size() * 4);
@@ -133,7 +133,7 @@ struct AttentionData {
   std::vector<float> lse;
 };
 
-/// [length, heads, head_dim] in boxes of `rows` rows of `panels` times 64 columns.
+/// Appends the tensor map of [length, heads, head_dim], in boxes of `rows` rows and `panels` times 64 columns.
 void append_heads(std::vector<std::byte>& params, Buffer& buffer, int length, int heads, int head_dim, int rows,
                   int panels) {
   const auto row = static_cast<uint64_t>(2 * heads * head_dim);
@@ -143,7 +143,7 @@ void append_heads(std::vector<std::byte>& params, Buffer& buffer, int length, in
                 {64, static_cast<uint32_t>(rows), static_cast<uint32_t>(panels), 1});
 }
 
-/// One row of the reference; returns lse.
+/// Computes one row of the reference. Returns lse.
 double attend(const HopperAttention& a, const AttentionData& data, int row, int head, std::vector<double>& out) {
   const auto d = static_cast<size_t>(a.head_dim);
   const int kv_head = head / (a.heads / a.kv_heads);

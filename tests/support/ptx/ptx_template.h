@@ -1,4 +1,4 @@
-// tests/support/ptx/ptx_template.h -- PTX text with $NAMES in it.
+// tests/support/ptx/ptx_template.h -- fills in PTX text with $NAMES.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <map>
@@ -6,7 +6,7 @@
 
 namespace seqtile::testing {
 
-/// `text` with every $NAME (capitals, digits and underscores) replaced by its value; an unknown name stays.
+/// `text` with each known $NAME (capitals, digits and underscores) replaced by its value; an unknown name stays.
 inline std::string filled(const std::string& text, const std::map<std::string, std::string>& values) {
   std::string result;
   for (size_t at = 0; at < text.size();) {

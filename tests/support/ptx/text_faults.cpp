@@ -1,4 +1,4 @@
-// tests/support/ptx/text_faults.cpp -- see the header.
+// tests/support/ptx/text_faults.cpp -- see text_faults.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/ptx/text_faults.h"
 

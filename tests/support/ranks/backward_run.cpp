@@ -18,7 +18,7 @@ using autotune::Config;
 
 namespace {
 
-/// Small tiles, so that a call has several programs of each kind.
+/// A configuration of small tiles, so that a call has several programs of each role.
 Config config_of(const Case& c, bool is_gpu) {
   if (c.config) return *c.config;
   Config config{{"chunk_rows", int64_t{is_gpu ? 32 : 24}}, {"push_programs", int64_t{1}}};
@@ -36,7 +36,7 @@ Config config_of(const Case& c, bool is_gpu) {
   return config;
 }
 
-/// sum += a b, or the transpose of a times b.
+/// sum += a b, or sum += a^T b.
 void add_product(std::vector<float>& sum, const Matrix& a, const Matrix& b, bool transposes_a) {
   const int64_t rows = transposes_a ? a.columns : a.rows, depth = transposes_a ? a.rows : a.columns;
   for (int64_t row = 0; row < rows; ++row)

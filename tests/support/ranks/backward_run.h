@@ -1,7 +1,7 @@
-// tests/support/ranks/backward_run.h -- calls of the backward operations on several ranks, and what must come out.
+// tests/support/ranks/backward_run.h -- calls of the backward operations on several ranks, with expected results.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operands are 0 and 1, mostly 0: every order of the sums gives the same bits, in bf16 too.
+// Operands are 0 and 1, mostly 0, so that all orders of the sums give the same bits, in bf16 too.
 #pragma once
 #include <deque>
 #include <optional>
@@ -17,12 +17,12 @@ namespace seqtile::testing::backward {
 struct Case {
   bool is_trailing;
   int world_size;
-  std::vector<int64_t> n;  ///< of one rank's weights
+  std::vector<int64_t> n;  ///< columns of one rank's weights
   int64_t k;
   std::vector<int64_t> lengths;
   DType dtype = DType::f32;
   bool accumulate = false, f32_gradient = false;
-  std::optional<autotune::Config> config = std::nullopt;  ///< else small tiles
+  std::optional<autotune::Config> config = std::nullopt;  ///< absent: small tiles
 
   autotune::Workload workload() const;
 };
@@ -31,7 +31,7 @@ struct Matrix {
   int64_t rows, columns;
   DType dtype;
   std::vector<float> values;
-  std::vector<std::byte> bytes;  ///< NaN where there are no values
+  std::vector<std::byte> bytes;  ///< NaN if no value is written
 
   Matrix(int64_t rows, int64_t columns, DType dtype);
   Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random);
@@ -40,13 +40,13 @@ struct Matrix {
   float at(int64_t row, int64_t column) const { return values[static_cast<size_t>(row * columns + column)]; }
 };
 
-/// The tensors of one launch on every rank. What ranks have parts of is one matrix.
+/// The tensors of one launch on all ranks. A tensor of which each rank has a part is one matrix here.
 class Launch {
  public:
   Launch(const Case& c, int64_t length, std::deque<std::vector<Matrix>>& weights, std::mt19937& random);
 
   std::vector<Tensor> tensors(size_t rank);
-  /// Empty, or the first element that is wrong.
+  /// Empty, or the first wrong element.
   std::string difference();
   bool is_nan();
 

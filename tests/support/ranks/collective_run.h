@@ -1,4 +1,4 @@
-// tests/support/ranks/collective_run.h -- collectives and fused products on several ranks, bit for bit.
+// tests/support/ranks/collective_run.h -- collectives and fused products on several ranks, compared bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
@@ -38,8 +38,8 @@ inline const autotune::Registry& registry() {
   return operations;
 }
 
-/// One operation on all ranks of a world, several calls; x holds whole numbers whose sums are exact in every dtype, the
-/// weights of products 0 and 1. The all-to-alls are called to_heads and to_sequence.
+/// Several calls of one operation on all ranks of a world. x holds whole numbers whose sums are exact in all dtypes;
+/// the weights of products are 0 and 1. The all-to-alls are named to_heads and to_sequence.
 class CollectiveRun {
  public:
   CollectiveRun(const std::string& operation, autotune::Fields fields, int world_size, DType dtype,
@@ -66,13 +66,13 @@ class CollectiveRun {
     for (const int64_t length : lengths_) add(length);
   }
 
-  /// Outputs begin so late that they end behind their memory.
+  /// Moves the outputs so far back that they end behind their memory.
   void shorten_outputs() {
     for (auto& rank : calls_)
       for (RankCall& call : rank) call.tensors[1].data = static_cast<std::byte*>(call.tensors[1].data) + 200;
   }
 
-  /// x is y on every rank, and of an all-gather its own rows of it.
+  /// Makes x part of y on all ranks: y itself, or for an all-gather the rank's own rows of y.
   void work_in_place() {
     for (size_t rank = 0; rank < calls_.size(); ++rank)
       for (size_t call = 0; call < calls_[rank].size(); ++call) {
@@ -85,14 +85,14 @@ class CollectiveRun {
       }
   }
 
-  /// x and y of one call of one rank are this memory.
+  /// Places x and y of one call of one rank in this memory.
   void place(size_t rank, size_t call, void* memory) {
     for (size_t i = 0; i < 2; ++i) calls_[rank][call].tensors[i].data = memory;
     y_[call * static_cast<size_t>(world_size_) + rank].tensor.data = memory;
   }
 
   std::unique_ptr<ir::Function> kernel(const Target& target) const { return rank_kernel(w_, config_, target); }
-  /// Room for calls of the channel's capacity: segments are as long as that says.
+  /// Makes room for calls of the channel's capacity, which fixes the length of segments.
   void enlarge(ChannelOptions& options) const { testing::enlarge(options, w_, config_); }
   RankOutcome on(const RankOptions& options) { return run_rank_op(w_, config_, lengths_, options, calls_); }
 
@@ -100,11 +100,11 @@ class CollectiveRun {
   const std::string& name() const { return name_; }
   bool is_product() const { return op_.name.find("linear") != std::string::npos; }
   const std::vector<int64_t>& lengths() const { return lengths_; }
-  /// By rank and call.
+  /// The calls by rank and call.
   const std::vector<std::vector<RankCall>>& calls() const { return calls_; }
   const Tensor& w(int rank) const { return weights_[static_cast<size_t>(rank)].tensor; }
   const autotune::Workload& workload() const { return w_; }
-  /// By call and rank.
+  /// Operands by call and rank.
   const Tensor& x(size_t call, int rank) const { return x_[call * static_cast<size_t>(world_size_) + rank].tensor; }
   const Tensor& y(size_t call, int rank) const { return y_[call * static_cast<size_t>(world_size_) + rank].tensor; }
   int64_t first_row(int rank, size_t call) const { return rank * lengths_[call] / world_size_; }
@@ -125,7 +125,7 @@ class CollectiveRun {
     for (int rank = 0; rank < world_size_; ++rank) {
       RankCall call = launch_of(w_, config_, length);
       for (const autotune::ArgSpec& arg : schema.args) {
-        if (arg.name == "staging") break;  // behind it stand those of the channel
+        if (arg.name == "staging") break;  // the channel's tensors follow
         const auto make = [&](std::deque<CollectiveBuffer>& buffers) -> Tensor& {
           return buffers.emplace_back(w_.dtype, dim(arg.dims[0], rank, length), dim(arg.dims[1], rank, length)).tensor;
         };
@@ -164,7 +164,7 @@ inline double product_at(const Tensor& x, int64_t row, const Tensor& w, int64_t 
   return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
-/// Which rank owns the row or column with index `i`, by where each begins.
+/// The rank that owns the row or column `i`; first(rank) is the first index of a rank.
 template <class First>
 int owner_of(int64_t i, First first) {
   int rank = 0;
@@ -201,7 +201,7 @@ inline double wanted(const CollectiveRun& run, size_t call, int rank, int64_t ro
   return sum;
 }
 
-/// Empty, or the first element of a result that is wrong.
+/// Empty, or the first wrong element of a result.
 inline std::string difference(const CollectiveRun& run) {
   for (size_t call = 0; call < run.lengths().size(); ++call)
     for (int rank = 0; rank < run.world_size(); ++rank) {
@@ -217,7 +217,7 @@ inline std::string difference(const CollectiveRun& run) {
   return "";
 }
 
-/// A collective and its fields; "to_heads" and "to_sequence" are the directions of all_to_all.
+/// A collective and its fields. "to_heads" and "to_sequence" are the directions of all_to_all.
 struct CollectiveCase {
   std::string operation;
   autotune::Fields fields;

@@ -1,5 +1,4 @@
-// tests/support/ranks/fused_linear_run.h -- calls of products that communicate on several ranks, and what must come
-// out.
+// tests/support/ranks/fused_linear_run.h -- calls of products that communicate on several ranks, with expected results.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
@@ -30,14 +29,14 @@ constexpr int64_t kIdentity = 0x5a17;
 struct Case {
   enum Kind { gather, reduce, two_shot, one_shot } kind;
   int world_size;
-  int64_t n, k;  ///< of one rank
+  int64_t n, k;  ///< sizes of one rank
   std::vector<int64_t> lengths;
   DType dtype = DType::f32;
   linear_op::Tile tile{"outer", 24, 32, 6, 16, 32};
   seqpar::GatherSchedule gathers{{16, 1}};
   seqpar::ReduceSchedule reduces{24, 5};
   DType transport = DType::f32;
-  std::optional<autotune::Config> config = std::nullopt;  ///< that the tile and the schedule were taken from
+  std::optional<autotune::Config> config = std::nullopt;  ///< configuration from which the tile and the schedule come
 
   seqpar::ReduceForm form() const {
     return kind == reduce     ? seqpar::ReduceForm::scatter
@@ -54,7 +53,7 @@ inline const Protocol& protocol_of(Case::Kind kind) {
 
 constexpr Case::Kind kKinds[] = {Case::gather, Case::reduce, Case::two_shot, Case::one_shot};
 
-/// A tensor of its own memory, NaN at first.
+/// A tensor with memory of its own, NaN at first.
 struct Buffer {
   Buffer(DType dtype, std::initializer_list<int64_t> sizes) : tensor(make_tensor(nullptr, dtype, sizes)) {
     bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
@@ -68,7 +67,7 @@ using Sizes = std::initializer_list<int64_t>;
 
 inline int64_t first_row(int rank, int64_t length, int world_size) { return rank * length / world_size; }
 
-/// Operands are 0 or 1 and mostly 0: every order of the sums gives the same bits, in bf16 too.
+/// Operands are 0 or 1, mostly 0, so that all orders of the sums give the same bits, in bf16 too.
 inline void fill_sparsely(const Tensor& tensor, std::mt19937& random) {
   for (int64_t i = 0; i < tensor.num_elements(); ++i) write_element(tensor, i, random() % 8 == 0);
 }
@@ -78,7 +77,7 @@ inline double product(const Tensor& x, int64_t row, const Tensor& w, int64_t col
   return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
-/// The launches of a case with their tensors, and what must come out.
+/// The launches of a case with their tensors and expected results.
 class Problem {
  public:
   explicit Problem(const Case& c)
@@ -116,20 +115,20 @@ class Problem {
     return options;
   }
 
-  /// Whether each output of the first `epochs` is as wanted or nothing but NaN: a rank that is late in an epoch hears
-  /// there of what fails in a peer's next one.
+  /// True if each output of the first `epochs` is right or only NaN. A rank that is late in an epoch may already see
+  /// there that a peer has failed in the next one.
   bool is_right_or_nan(size_t epochs) const {
     for (size_t i = 0; i < epochs * static_cast<size_t>(case_.world_size); ++i)
       if (!is_nan(i) && !difference_in(i).empty()) return false;
     return true;
   }
-  /// The first one with an element that is not as wanted; the number of epochs where all are.
+  /// The first epoch with a wrong element; the number of epochs if there is none.
   size_t first_wrong_epoch() const {
     for (size_t i = 0; i < outputs_.size(); ++i)
       if (!difference_in(i).empty()) return i / static_cast<size_t>(case_.world_size);
     return case_.lengths.size();
   }
-  /// Whether every rank but `other` has nothing but NaN from an epoch on.
+  /// True if the outputs of all ranks but `other` are only NaN from `epoch` on.
   bool is_nan_from(size_t epoch, size_t other) const {
     const auto world_size = static_cast<size_t>(case_.world_size);
     for (size_t i = epoch * world_size; i < outputs_.size(); ++i)
@@ -137,7 +136,7 @@ class Problem {
     return true;
   }
 
-  /// Empty, or the first element that is wrong.
+  /// Empty, or the first wrong element.
   std::string difference() const {
     for (size_t i = 0; i < outputs_.size(); ++i)
       if (std::string text = difference_in(i); !text.empty()) return text;

@@ -150,7 +150,7 @@ void GraphRank::into(Outputs& outputs, const std::function<void()>& run) {
 void on_graph_ranks(const std::string& target, Workload workload, int64_t capacity,
                     const std::function<void(int, GraphRank&)>& work) {
   const test::TempFolder folder;
-  (void)shared_artifacts();  // sets the environment before there are threads of ranks
+  (void)shared_artifacts();  // sets the environment before ranks have threads
   const autotune::Registry registry = kernels::make_registry();
   workload.fields.set("fabric", "sim:" + target);
   workload = registry.find(workload.operation).normalize(workload);
@@ -158,7 +158,7 @@ void on_graph_ranks(const std::string& target, Workload workload, int64_t capaci
   for (const std::string& error : on_threads(make_sim_fabric(target, world_size), [&](Fabric& fabric) {
          GraphRank rank(folder.path(), registry, fabric, workload, capacity);
          work(fabric.rank(), rank);
-         fabric.all_gather("");  // peers may still store flags here
+         fabric.all_gather("");  // peers may still store flags in this rank's memory
        }))
     if (!error.empty()) throw Error(ErrorCode::wrong_result, error);
 }

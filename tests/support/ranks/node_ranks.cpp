@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Bytes = std::vector<std::byte>;
 
-/// All messages under way.
+/// The messages under way.
 class Post {
  public:
   explicit Post(NodeOptions options) : options_(std::move(options)), random_(options_.seed) {}
@@ -44,7 +44,7 @@ class Post {
   const NodeOptions options_;
   std::mutex mutex_;
   std::mt19937 random_;
-  std::map<int, std::map<int, std::deque<Letter>>> ways_;  ///< by receiver and sender
+  std::map<int, std::map<int, std::deque<Letter>>> ways_;  ///< queues by receiver and sender
 };
 
 class PostLink final : public fabric::NodeLink {

@@ -27,7 +27,7 @@ namespace seqpar = kernels::seqpar;
 
 namespace {
 
-/// What the ranks have is not cut from one tensor: it is summed up, or one rank's is sent.
+/// True if the ranks' x are not parts of one tensor: they are summed up, or one of them is sent.
 bool has_own_x(const Workload& w) {
   return w.operation == "reduce_scatter" || w.operation == "all_reduce" || w.operation == "broadcast";
 }
@@ -37,7 +37,7 @@ Workload on(const std::string& device, Workload w) {
   return w;
 }
 
-/// The same for one rank, which has the shares of all.
+/// The workload on one rank that has the shares of all ranks.
 Workload whole(const Workload& workload) {
   Workload w = on("threads", workload);
   const autotune::Fields common = seqpar::common_arguments(w);
@@ -49,7 +49,7 @@ Workload whole(const Workload& workload) {
   return w;
 }
 
-/// Of no rows sums are what is added to: of one row of zeros they are the same.
+/// Clears the rows of a call without rows. The sums over no rows equal those over one row of zeros.
 void clear_rows(const autotune::Problem& problem) {
   for (size_t arg = 0; problem.schema->args[arg].name != "staging"; ++arg)
     if (!problem.schema->args[arg].dims[0].symbol.empty())
@@ -135,7 +135,7 @@ void OpOnRanks::add(int rank, const OpCall& call) {
   const autotune::RankCall on_rank = op_.on_rank(workload_, rank, call.length);
   RankCall result;
   std::vector<Output> outputs;
-  for (size_t arg = 0; schema_.args[arg].name != "staging"; ++arg) {  // behind it stand those of the channel
+  for (size_t arg = 0; schema_.args[arg].name != "staging"; ++arg) {  // the channel's tensors follow
     Tensor tensor = rank_tensor(schema_, schema_.args[arg], on_rank.symbols, nullptr);
     if (schema_.args[arg].role == ArgRole::output) {
       outputs.push_back({arg, tensor, std::vector(bytes_of(tensor) + 1, std::byte{kPoisonByte})});
@@ -191,7 +191,7 @@ std::string OpOnRanks::fault_of(int rank, const OpCall& call, const Output& outp
   const Tensor& all = whole_tensor(call, rank, output.arg);
   const int64_t columns = all.rank > 1 ? all.num_elements() / all.sizes[0] : 1;
   const auto tolerance = op_.tolerance(workload_, op_.symbols(whole_workload_, call.length));
-  // The tolerance is for values of order 1; what is summed and rounded on the way is as large as the largest of them.
+  // The tolerance is for values of order 1, but intermediate sums are rounded at the size of the largest value.
   double largest = 1;
   for (const double want : wanted) largest = std::max(largest, std::abs(want));
   Tensor tensor = output.tensor;

@@ -1,10 +1,10 @@
-// tests/support/ranks/op_on_ranks.h -- any operation over ranks, on any fabric: random operands, results against f64.
+// tests/support/ranks/op_on_ranks.h -- any operation over ranks on any fabric: random operands, compared with f64.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call's operands are those of one rank that has all rows and all weights, filled as the tuner fills them, and cut:
-// rows by the layout, columns and shares of weights one rank's after the other's. So are the results that are wanted,
-// which the operation's reference gives for a world of one. Where ranks have an x of their own, to be summed up or sent
-// by one of them, there is such a call for each rank.
+// The operands of a call are parts of the operands of one rank that has all rows and all weights, filled as the tuner
+// fills them. Rows are cut by the layout, columns and shares of weights in the order of the ranks. The expected results
+// are cut alike; they come from the operation's reference for a world of one. If each rank has an x of its own, to be
+// summed up or sent by one rank, there is such a call for each rank.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -19,7 +19,7 @@
 
 namespace seqtile::testing {
 
-/// A launch on all ranks; equal ones have equal operands, and must give equal bits.
+/// A launch on all ranks. Equal calls have equal operands and must give equal bits.
 struct OpCall {
   int64_t length;
   uint64_t seed = 1;
@@ -28,7 +28,7 @@ struct OpCall {
 
 class OpOnRanks {
  public:
-  /// `device` as of RankOptions. Without a configuration: the default one of the longest call.
+  /// `device` as in RankOptions. The default configuration is the longest call's.
   OpOnRanks(const autotune::Workload& workload, const std::string& device, std::vector<OpCall> calls,
             std::optional<autotune::Config> config = {});
 
@@ -37,24 +37,24 @@ class OpOnRanks {
   const autotune::Config& config() const { return config_; }
   int64_t longest() const;
   std::unique_ptr<ir::Function> kernel() const;
-  /// By rank and launch; outputs hold poison at first.
+  /// The calls by rank and launch; outputs hold poison at first.
   const std::vector<std::vector<RankCall>>& calls() const { return calls_; }
-  /// Room on the channel for calls of its capacity.
+  /// Makes room on the channel for calls of its capacity.
   void enlarge(ChannelOptions& options) const;
 
-  /// Runs alone on a channel. Device and number of ranks are those of the operation. What is wrong, or "".
+  /// Runs alone on a channel, with the operation's device and number of ranks. Returns the fault, or "".
   std::string run(RankOptions options);
-  /// Of all launches: a value that is missing, too many or further from f64 than the operation's tolerance; or, of
-  /// equal calls, bits that differ. Empty: nothing.
+  /// The first fault of all launches: a value that is missing, one too many, one further from f64 than the operation's
+  /// tolerance, or different bits of equal calls. Empty: none.
   std::string fault() const;
   /// The bytes of all outputs, by rank and launch.
   std::vector<std::vector<std::byte>> bytes() const;
 
  private:
-  /// One call of everything on one rank.
+  /// The call of one rank that has all data.
   struct Whole {
-    std::vector<std::unique_ptr<GuardedCall>> calls;  ///< one for each rank where each has its own x
-    std::vector<std::vector<double>> wanted;          ///< by output
+    std::vector<std::unique_ptr<GuardedCall>> calls;  ///< one call for each rank if each rank has its own x
+    std::vector<std::vector<double>> wanted;          ///< expected values by output
   };
   struct Output {
     size_t arg;
@@ -66,7 +66,7 @@ class OpOnRanks {
   const Tensor& whole_tensor(const OpCall& call, int rank, size_t arg) const;
   Tensor part(int rank, size_t arg, int64_t length, void* data) const;
   void add(int rank, const OpCall& call);
-  /// Visits the elements of a rank's tensor: offset, row and column in the whole.
+  /// Visits the elements of a rank's tensor: offset, and row and column in the whole tensor.
   template <class Visit>
   void for_each_place(int rank, const OpCall& call, size_t arg, const Tensor& tensor, const Visit& visit) const;
   std::string fault_of(int rank, const OpCall& call, const Output& output, const std::vector<double>& wanted) const;
@@ -80,14 +80,15 @@ class OpOnRanks {
   const std::vector<OpCall> order_;
   autotune::Config config_;
   std::map<OpCall, Whole> wholes_;
-  std::map<std::pair<int, OpCall>, std::vector<std::vector<std::byte>>> inputs_;  ///< by rank, then by argument
+  /// Inputs by rank and call, then by argument.
+  std::map<std::pair<int, OpCall>, std::vector<std::vector<std::byte>>> inputs_;
   std::vector<std::vector<RankCall>> calls_;
-  std::vector<std::vector<std::vector<Output>>> outputs_;  ///< by rank and launch
+  std::vector<std::vector<std::vector<Output>>> outputs_;  ///< outputs by rank and launch
 };
 
-/// RankOptions::before_launch: now and then one of the first four ranks comes late.
+/// A RankOptions::before_launch that sometimes delays one of the first four ranks.
 void straggle(int rank, int epoch);
-/// What ranks say of a run that should have ended well, or "".
+/// The error of a run that should have ended well, or "".
 std::string problem_of(const RankOutcome& outcome, uint64_t last_epoch);
 
 }  // namespace seqtile::testing

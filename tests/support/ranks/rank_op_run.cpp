@@ -89,7 +89,7 @@ AnyRankRun::AnyRankRun(const Workload& workload, Config config, std::vector<int6
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
       RankCall call = launch_of(workload_, config_, length);
       for (const autotune::ArgSpec& arg : schema.args) {
-        if (arg.name == "staging") break;  // behind it stand those of the channel
+        if (arg.name == "staging") break;  // the channel's tensors follow
         call.tensors.push_back(make(op, arg, static_cast<int>(rank), length));
       }
       calls_[rank].push_back(std::move(call));

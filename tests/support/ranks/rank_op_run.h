@@ -1,4 +1,4 @@
-// tests/support/ranks/rank_op_run.h -- any operation over ranks on all of them, by its workload and a configuration.
+// tests/support/ranks/rank_op_run.h -- runs any operation over ranks on all ranks, by workload and configuration.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <deque>
@@ -13,38 +13,38 @@
 
 namespace seqtile::testing {
 
-/// Without the parameter by which graphs know the length.
+/// Builds the kernel without the parameter by which graphs know the length.
 std::unique_ptr<ir::Function> rank_kernel(const autotune::Workload& workload, const autotune::Config& config,
                                           const Target& target);
-/// Room for calls of the channel's capacity: segments are as long as that says.
+/// Makes room for calls of the channel's capacity, which fixes the length of segments.
 void enlarge(ChannelOptions& options, const autotune::Workload& workload, const autotune::Config& config);
 /// A launch without its tensors.
 RankCall launch_of(const autotune::Workload& workload, const autotune::Config& config, int64_t length);
 
-/// Runs the kernel of a configuration. Flags of simulated GPUs are compared with the protocol's model
-/// (require_success).
+/// Runs the kernel of a configuration. require_success() compares the flags of simulated GPUs with the protocol's
+/// model.
 RankOutcome run_rank_op(const autotune::Workload& workload, const autotune::Config& config,
                         const std::vector<int64_t>& lengths, RankOptions options,
                         const std::vector<std::vector<RankCall>>& calls);
-/// Fails the test where a rank has thrown or given up, or flags are no path of the model.
+/// Fails the test if a rank has thrown or given up, or if the flags are no path of the model.
 void require_success(const RankOutcome& outcome);
 
-/// Calls of an operation of which the schema is all that is known; inputs are random.
+/// Calls of an operation that is known by its schema alone; inputs are random.
 class AnyRankRun {
  public:
   AnyRankRun(const autotune::Workload& workload, autotune::Config config, std::vector<int64_t> lengths);
 
-  /// Compiles once; always on the same kind of device.
+  /// Runs the calls. The first call compiles, so that all calls must name the same kind of device.
   RankOutcome on(const RankOptions& options);
   const std::vector<std::vector<RankCall>>& calls() const { return calls_; }
   /// All bytes of the outputs, by call and rank.
   std::vector<std::byte> outputs() const;
-  /// Empty, or the first output with a value that nobody has written.
+  /// Empty, or the first output with an unwritten value.
   std::string fault() const;
 
  private:
   struct Buffer {
-    std::string name;  ///< of an output, and whose; else empty
+    std::string name;  ///< name of an output and its rank; empty for other tensors
     Tensor tensor;
     std::vector<std::byte> bytes;
   };

@@ -14,9 +14,9 @@ namespace {
 
 using autotune::Fields;
 
-constexpr int kWide = 256;  // of collectives: their chunks are cut by bytes
+constexpr int kWide = 256;  // columns of collectives, whose chunks are cut by bytes
 
-/// Sums over ranks, with what may follow them.
+/// Sums over ranks, with the epilogues that may follow them.
 std::vector<Fields> sums() {
   return {
       {{"n", 24}, {"k", 16}, {"residual", 1}},
@@ -24,7 +24,7 @@ std::vector<Fields> sums() {
       {{"n", 24}, {"k", 16}, {"gated", 1}, {"activation", "silu"}, {"transport", "f16"}}};
 }
 
-/// One more head, or group of heads, than there are ranks: somebody has two.
+/// Forms with one more head, or group of heads, than there are ranks, so that a rank has two.
 std::vector<Fields> forms_of(std::string_view operation, int world_size) {
   const int more = world_size + 1;
   if (operation == "fused_allgather_and_linear")

@@ -31,7 +31,7 @@ size_t extent(const Tensor& tensor) {
   return static_cast<size_t>(elements * dtype_bytes(tensor.dtype));
 }
 
-/// Tensors of host memory where a device's kernels reach them; tensors with the same data stay one.
+/// Copies of host tensors where a device's kernels reach them. Tensors with the same data stay one tensor.
 class DeviceTensors {
  public:
   explicit DeviceTensors(Device& device) : device_(device) {}
@@ -72,7 +72,7 @@ std::vector<uint64_t> slots_of(const std::vector<Tensor>& tensors) {
   return slots;
 }
 
-/// Staging that no rank has written yet must not reach a result.
+/// Poisons the staging, so that data no rank has written does not reach a result unnoticed.
 void poison_staging(Channel& channel) {
   const auto address = reinterpret_cast<void*>(channel.staging_address());
   const auto bytes = static_cast<size_t>(channel.staging_bytes());
@@ -115,13 +115,13 @@ class Rank {
       pause(device);
       if (options_.before_launch) options_.before_launch(fabric_.rank(), static_cast<int>(&call - calls.data()));
       std::vector<uint64_t> slots = slots_of(placed);
-      slots.push_back(call.kernel);  // the operation's number
+      slots.push_back(call.kernel);  // op id
       device.launch(*kernels[call.kernel], call.grid, slots);
     }
     tensors.take_back();
     epoch = channel.epoch();
     record = channel.abort_record();
-    fabric_.all_gather("");  // peers may still store flags here
+    fabric_.all_gather("");  // peers may still store flags in this rank's memory
   }
 
   uint64_t epoch = 0;
@@ -140,7 +140,7 @@ class Rank {
   std::mt19937 random_{options_.seed + static_cast<uint32_t>(fabric_.rank()) * 7919};
 };
 
-/// Memory that a process shares with those that it forks; zeros at first.
+/// Memory that a process shares with its forked ranks; zero at first.
 class SharedArena {
  public:
   explicit SharedArena(size_t bytes) : bytes_(bytes) {
@@ -161,7 +161,7 @@ class SharedArena {
   size_t bytes_, used_ = 0;
 };
 
-/// What a forked rank leaves behind.
+/// The result that a forked rank leaves behind.
 struct RankResult {
   uint64_t epoch;
   bool has_record;
@@ -169,14 +169,14 @@ struct RankResult {
   char error[512];
 };
 
-/// The calls with their tensors in shared memory, and the way back.
+/// Copies the calls' tensors to shared memory and back.
 class SharedCalls {
  public:
   explicit SharedCalls(const std::vector<std::vector<RankCall>>& given) : calls(given), arena_(bytes_of(given)) {
     for (auto& rank : calls)
       for (RankCall& call : rank)
         for (Tensor& tensor : call.tensors) {
-          if (extent(tensor) == 0) continue;  // an empty part may begin where another one does
+          if (extent(tensor) == 0) continue;  // an empty part may begin at the address of another part
           const auto [found, is_new] = places_.try_emplace(tensor.data, nullptr);
           if (is_new) {
             found->second = arena_.take(extent(tensor));
@@ -265,7 +265,7 @@ constexpr Sanitizer kSanitizer = Sanitizer::address;
 constexpr Sanitizer kSanitizer = Sanitizer::none;
 #endif
 
-/// "sm_80" of "sim:sm_80" and "virtual:sm_80"; empty for ranks on the CPU.
+/// "sm_80" for "sim:sm_80" and "virtual:sm_80"; empty for ranks on the CPU.
 std::string gpu_of(const RankOptions& options) {
   const size_t colon = options.device.find(':');
   return colon == std::string::npos ? "" : options.device.substr(colon + 1);

@@ -13,7 +13,7 @@
 namespace seqtile::testing {
 namespace {
 
-constexpr int64_t kGap = 8;  // elements behind a row: 16-bit ones keep their alignment
+constexpr int64_t kGap = 8;  // elements behind a row; 8 elements of 16 bits keep rows aligned
 
 }  // namespace
 

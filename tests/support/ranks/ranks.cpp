@@ -37,7 +37,7 @@ std::vector<std::string> on_threads(std::vector<std::unique_ptr<Fabric>> fabrics
   for (size_t rank = 0; rank < fabrics.size(); ++rank)
     threads.emplace_back([&errors, &work, rank, fabric = std::move(fabrics[rank])]() mutable {
       errors[rank] = error_of([&] { work(*fabric); });
-      fabric.reset();  // nobody waits for it any more
+      fabric.reset();  // releases the peers that still wait for this rank
     });
   threads.clear();
   return errors;

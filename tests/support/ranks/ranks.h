@@ -1,4 +1,4 @@
-// tests/support/ranks/ranks.h -- the same work on every rank of a fabric, on threads or in processes of their own.
+// tests/support/ranks/ranks.h -- runs the same work on all ranks of a fabric, on threads or in processes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace seqtile::testing {
 
-/// What each rank's work throws, by rank: "" where nothing, "ended with status ..." where a process did not return.
-/// `kind`: "threads", "nodes" (threads, on two of them), or "processes", which must not take longer than a minute.
+/// Runs `work` on all ranks. Returns the errors by rank: "" without an error, "ended with status ..." if a process did
+/// not return. `kind`: "threads", "nodes" (threads on two nodes), or "processes", which must end within a minute.
 std::vector<std::string> on_ranks(const std::string& kind, int world_size, const std::function<void(Fabric&)>& work);
 
-/// The same on threads, one for each of these ranks.
+/// As on_ranks(), on a thread for each of `fabrics`.
 std::vector<std::string> on_threads(std::vector<std::unique_ptr<Fabric>> fabrics,
                                     const std::function<void(Fabric&)>& work);
 
-/// The same in processes that have not joined yet: `world` is the descriptor.
+/// As on_ranks(), in processes that have not joined the fabric yet; `world` is the descriptor.
 std::vector<std::string> on_processes(int world_size, const std::function<void(int world, int rank)>& work);
 
 }  // namespace seqtile::testing

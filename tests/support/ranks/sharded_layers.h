@@ -1,8 +1,8 @@
-// tests/support/ranks/sharded_layers.h -- two layers of a model on every rank, and what must come out.
+// tests/support/ranks/sharded_layers.h -- two layers of a model on all ranks, with expected results.
 // SPDX-License-Identifier: Apache-2.0
 //
-// They are cut over the ranks by the floor rule, so that most shares are ragged. Operands are 0 or 1 and a function of
-// their place: every rank knows what must come out.
+// The layers are cut over the ranks by the floor rule, so that most shares are ragged. An operand is 0 or 1 and a
+// function of its place, so that each rank knows the expected results.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -42,7 +42,7 @@ inline float operand(uint32_t seed, int64_t row, int64_t column) {
 
 constexpr uint32_t kUpSeed = 1, kDownSeed = 2;
 
-/// Rows and columns [first, last) of a matrix of operands, or room for one.
+/// Rows and columns [first, last) of a matrix of operands, or memory for a result.
 struct Matrix {
   Matrix(int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, DType::f32, {rows, columns})) {
     values.assign(static_cast<size_t>(rows * columns) + 1, NAN);
@@ -77,7 +77,7 @@ inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) 
   return options;
 }
 
-/// Where engines keep their files.
+/// The files of engines.
 struct Home {
   EngineOptions options(const std::string& cache, MissPolicy policy) const {
     EngineOptions options;
@@ -92,7 +92,7 @@ struct Home {
                                  MissPolicy policy = MissPolicy::nearest) const {
     return Engine::open(options(cache, policy), registry, fabric);
   }
-  /// The cache's record of one bucket, which serves all of them under `nearest`: some configuration with such chunks.
+  /// Stores one record with such chunks in the cache; under `nearest` it serves all buckets.
   void store_choice(const std::string& cache, const autotune::Workload& given, int64_t chunk_rows) const {
     const autotune::OpDef& op = registry.find(given.operation);
     const autotune::Workload workload = op.normalize(given);
@@ -118,7 +118,7 @@ struct Home {
     if (!store->publish_all({record})) throw Error(ErrorCode::io, "a record was not stored");
   }
   test::TempFolder folder;
-  const std::string artifacts = testing::shared_artifacts();  // before there are threads of ranks
+  const std::string artifacts = testing::shared_artifacts();  // made before ranks have threads
   const autotune::Registry registry = kernels::make_registry();
   const std::shared_ptr<Device> device = make_cpu_device(1);
 };
@@ -139,7 +139,7 @@ class Layers {
         up_weight_(kUpSeed, first_, width_, 0, kHidden),
         down_weight_(kDownSeed, 0, kHidden, first_, width_) {}
 
-  /// What is wrong with the result, or "NaN", or "".
+  /// The fault of the result, "NaN", or "".
   std::string run_up(int64_t length, uint32_t seed) {
     const int64_t first = own_row(length, rank_), rows = own_row(length, rank_ + 1) - first;
     const Matrix x(seed, first, rows, 0, kHidden);
@@ -162,7 +162,7 @@ class Layers {
       return sum;
     });
   }
-  /// Right results from both. Errors: wrong_result.
+  /// Checks the results of both layers. Errors: wrong_result.
   void check(int64_t length, uint32_t seed) {
     std::string problem = run_up(length, seed);
     if (problem.empty()) problem = run_down(length, seed + 1);
@@ -201,7 +201,7 @@ inline void require(bool holds, const std::string& what) {
   if (!holds) throw Error(ErrorCode::wrong_result, what);
 }
 
-/// Usable in a forked rank, whose checks nobody sees.
+/// Usable in a forked rank, where Catch2's checks are lost.
 inline void require_error(const std::string& part, const std::function<void()>& work) {
   std::string error = "nothing was thrown";
   try {
@@ -217,7 +217,7 @@ inline void check_none(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) CHECK(error == "");
 }
 
-/// Every rank says this in one line.
+/// Checks that all ranks report this in one line.
 inline void check_all(const std::vector<std::string>& errors, const std::string& part) {
   for (const std::string& error : errors) {
     CHECK_THAT(error, Catch::Contains(part));
@@ -228,7 +228,7 @@ inline void check_all(const std::vector<std::string>& errors, const std::string&
 inline constexpr const char* kKinds[] = {"threads", "processes"};
 inline constexpr const char* kRanks[] = {"threads", "processes", "nodes"};  ///< for on_ranks()
 
-/// Compiles what `ranks` ranks need, one configuration each, so that they load it.
+/// Compiles one configuration of each kernel for `ranks` ranks, so that the ranks load it.
 inline void warm_up(const Home& home, int ranks) {
   const auto fabrics = make_thread_fabric(ranks);
   const auto warm_up = [&](const auto& op, const char* kind) {

@@ -1,4 +1,4 @@
-// tests/support/ranks/sharded_rows.h -- tensors of a whole sequence, and of the rows of it that a rank owns.
+// tests/support/ranks/sharded_rows.h -- tensors of a whole sequence, and of the rows that a rank owns.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace seqtile::testing {
 
-/// A matrix with its memory, NaN where nobody has written; an empty one has an address too.
+/// A matrix with its memory; unwritten elements are NaN. An empty matrix has an address too.
 struct RowMatrix {
   RowMatrix(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
     bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
@@ -24,14 +24,14 @@ struct RowMatrix {
   Tensor tensor;
 };
 
-/// Rows of the sequence that a rank owns.
+/// The rows of the sequence that a rank owns.
 inline std::vector<int32_t> owned_rows(kernels::seqpar::RowLayout layout, int rank, int64_t length, int world_size) {
   std::vector<int32_t> rows(static_cast<size_t>(kernels::seqpar::num_rows(layout, rank, length, world_size)));
   kernels::seqpar::fill_positions(layout, rank, length, world_size, rows);
   return rows;
 }
 
-/// Copies some rows of a matrix, or back to their places.
+/// Copies some rows of a matrix into a new one, and rows of a matrix back to their places.
 inline RowMatrix picked_rows(const RowMatrix& whole, const std::vector<int32_t>& rows) {
   RowMatrix part(whole.tensor.dtype, static_cast<int64_t>(rows.size()), whole.tensor.sizes[1]);
   for (size_t i = 0; i < rows.size(); ++i)

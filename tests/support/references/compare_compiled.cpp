@@ -15,7 +15,7 @@
 namespace seqtile::testing {
 namespace {
 
-/// Moves all tensors, which keep their alignment, to where a page follows that must not be touched.
+/// Moves all tensors to the end of a page, before a page that must not be touched. Tensors keep their alignment.
 std::vector<std::unique_ptr<GuardedBytes>> guard(Operands& operands) {
   constexpr size_t kAlignment = 64;
   std::vector<std::unique_ptr<GuardedBytes>> guards;
@@ -43,7 +43,7 @@ CompiledEverywhere::CompiledEverywhere(const ir::Function& function) : function_
     for (const bool is_cached : {true, false}) {
       Target target = cpu_target(name);
       if (!is_executable(target)) continue;
-      if (!is_cached) target.l3_bytes = 0;  // every output is too large for the caches
+      if (!is_cached) target.l3_bytes = 0;  // no output fits the caches
       kernels_.emplace_back(name + (is_cached ? "" : ", streaming"), device_->load(compiled(function, target)));
     }
 }

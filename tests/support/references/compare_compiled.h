@@ -1,4 +1,4 @@
-// tests/support/references/compare_compiled.h -- a compiled kernel against the interpreter, on guarded memory.
+// tests/support/references/compare_compiled.h -- compares a compiled kernel with the interpreter, on guarded memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace seqtile::testing {
 
-/// A function, compiled for every CPU target that this machine executes, each once as if no output fitted the caches.
-/// The function outlives it.
+/// A function, compiled for all CPU targets that this machine executes, and again for each as if no output fitted the
+/// caches. Requires: the function outlives the object.
 class CompiledEverywhere {
  public:
   explicit CompiledEverywhere(const ir::Function& function);
   ~CompiledEverywhere();
-  /// Runs it so and interpreted; all memory must agree within `tolerance`. Behind each tensor's memory is a page that
-  /// must not be touched.
+  /// Runs all binaries and the interpreter; all memory must agree within `tolerance`. The page behind each tensor's
+  /// memory must not be touched.
   void compare(Grid grid, const std::vector<Param>& params, const std::vector<int64_t>& scalars = {},
                double tolerance = 2e-5, const std::vector<int>& alias = {}) const;
 
@@ -28,7 +28,7 @@ class CompiledEverywhere {
   std::vector<std::pair<std::string, std::unique_ptr<LoadedKernel>>> kernels_;
 };
 
-/// The same for one call of a function.
+/// As CompiledEverywhere, for one call of a function.
 void compare_compiled(const ir::Function& function, Grid grid, const std::vector<Param>& params,
                       const std::vector<int64_t>& scalars = {}, double tolerance = 2e-5,
                       const std::vector<int>& alias = {});

@@ -1,4 +1,4 @@
-// tests/support/references/golden.cpp -- golden files: reading, comparing, leaving the new text behind.
+// tests/support/references/golden.cpp -- reads golden files, compares, and leaves the new text behind.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/references/golden.h"
 
@@ -30,7 +30,7 @@ namespace {
 
 bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 
-/// "%rd17" -> "%rd0" for the first of its kind; "$L__BB0_3" and the like -> "L0".
+/// Renumbers names: "%rd17" becomes "%rd0" for the first of its kind, "$L__BB0_3" becomes "L0".
 class Renumbered {
  public:
   std::string operator()(std::string_view line) {
@@ -47,7 +47,8 @@ class Renumbered {
  private:
   std::string name(std::string_view word) {
     const size_t digits = word.find_last_not_of("0123456789") + 1;
-    const bool is_label = word.substr(0, 2) == "$L" || (word[0] == 'W' && digits == 1);  // LLVM's, and of inline PTX
+    // Labels are LLVM's ($L) or inline PTX's (W).
+    const bool is_label = word.substr(0, 2) == "$L" || (word[0] == 'W' && digits == 1);
     if (!is_label && (word[0] != '%' || digits == word.size())) return std::string(word);
     const std::string kind(is_label ? "L" : word.substr(0, digits));
     const auto [at, is_new] = names_.emplace(word, counts_[kind]);
@@ -59,7 +60,7 @@ class Renumbered {
   std::map<std::string, int> counts_;
 };
 
-/// Without comment, with single spaces.
+/// The line without its comment, with single spaces.
 std::string trimmed(std::string_view line) {
   line = line.substr(0, line.find("//"));
   std::string result;

@@ -6,12 +6,12 @@
 
 namespace seqtile::testing {
 
-/// Empty where `actual` equals tests/golden/<name>; else the first line that differs and the command that accepts the
-/// new text, which is left in the working folder.
+/// Empty if `actual` equals tests/golden/<name>; else the first different line and the command that accepts the new
+/// text. The new text is left in the working folder.
 std::string compare_golden(const std::string& name, std::string_view actual);
 
-/// PTX that differs only where the code does: registers and labels numbered in the order of their appearance, without
-/// declarations of registers, versions, comments and columns.
+/// PTX that differs only if the code does: registers and labels are numbered in order of appearance; declarations of
+/// registers, versions, comments and columns are removed.
 std::string normalized_ptx(std::string_view text);
 
 }  // namespace seqtile::testing

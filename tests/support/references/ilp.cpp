@@ -72,7 +72,7 @@ class Program {
     text_ += fmt::format(" <= {:.17g}\n", budget);
   }
 
-  /// Lines stay short: readers of this format have limits.
+  /// Writes one term a line, because readers of this format limit the length of lines.
   void term(double factor, const std::string& variable) {
     text_ += fmt::format(" {} {:.17g} {}\n", factor < 0 ? "-" : "+", std::abs(factor), variable);
   }
@@ -87,7 +87,7 @@ class Program {
     }
   }
 
-  /// Of every edge, rows are the producer's strategies and columns the consumer's.
+  /// Writes the sums of each edge: rows are the producer's strategies, columns the consumer's.
   void write_sums() {
     for (const bool by_row : {true, false})
       for (size_t e = 0; e < problem_.edges.size(); ++e) {
@@ -105,11 +105,11 @@ class Program {
   }
 
   const Problem& problem_;
-  std::map<int, std::vector<double>> costs_, memory_;  ///< by leader, by strategy
+  std::map<int, std::vector<double>> costs_, memory_;  ///< costs and bytes of strategies, by leader
   std::string text_;
 };
 
-/// "  12 x3_1  1  0" for each variable that is not 0; the first line says how it ended.
+/// Reads "  12 x3_1  1  0", a line for each nonzero variable; the first line says how the solver ended.
 std::optional<planner::Choices> read_answer(const Problem& problem, const std::string& path) {
   std::ifstream file(path);
   std::string line;

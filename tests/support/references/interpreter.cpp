@@ -1,4 +1,4 @@
-// tests/support/references/interpreter.cpp -- programs, control flow and synchronisation of the interpreter.
+// tests/support/references/interpreter.cpp -- the interpreter's programs, control flow and synchronisation.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/references/interpreter.h"
 
@@ -83,7 +83,7 @@ class Program {
 
   // control
 
-  /// Copies first, so that values may be permuted (results and arguments may be among the sources).
+  /// Copies first, so that values may be permuted: results and arguments may be among the sources.
   void assign(const std::vector<Value*>& to, size_t to_first, const std::vector<Value*>& from, size_t from_first) {
     std::vector<TileData> copies;
     for (size_t i = from_first; i < from.size(); ++i) copies.push_back(tile(from[i]));
@@ -104,7 +104,7 @@ class Program {
       case OpKind::assume:
         if (!scalar(op.operands[0])) fail(op, "the assumption is false");
         return;
-      default: return;  // yield: read by its parent
+      default: return;  // the parent op reads yield
     }
   }
 
@@ -145,7 +145,7 @@ class Program {
     return result;
   }
 
-  /// The address of the element that a scalar access names; it must exist.
+  /// The address of the element of a scalar access. Errors: wrong_result if the element does not exist.
   char* element(const Op& op, const View& view) const {
     const std::vector<int64_t> index = indices(op, 1, view.rank);
     char* address = view.address(index);
@@ -170,7 +170,7 @@ class Program {
     }
   }
 
-  /// The same for gather and scatter: row i of the tile is row rows[i] of the view.
+  /// As visit_window(), for gather and scatter: row i of the tile is row rows[i] of the view.
   template <class Visit>
   void visit_rows(const Op& op, const View& view, const Type& window, Visit visit) const {
     const TileData& rows = tile(op.operands[1]);
@@ -201,7 +201,7 @@ class Program {
         return;
       }
       case OpKind::store_scalar: return write_element(tile(op.operands.back()), 0, element(op, view));
-      default: return;  // prefetch changes nothing
+      default: return;  // prefetch has no effect
     }
   }
 
@@ -285,7 +285,7 @@ class Program {
     }
   }
 
-  // synchronisation: one program at a time, so every access is already ordered
+  // synchronisation: programs run one at a time, so that all accesses are ordered
 
   void sync(const Op& op) {
     if (op.operands.empty()) return;  // fence, griddep

@@ -1,4 +1,4 @@
-// tests/support/references/interpreter_test.cpp -- the reference interpreter against plain C++ and hand-made values.
+// tests/support/references/interpreter_test.cpp -- the reference interpreter against plain C++ and values by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/references/interpreter.h"
 
@@ -35,7 +35,7 @@ struct Failure {
   std::string message;
 };
 
-/// What running one program of the kernel on a view of 4 i64 (values 10, 11, 12, 13) throws.
+/// The error of running one program of the kernel on a view of 4 i64 (values 10, 11, 12, 13).
 Failure run_error(const std::function<void(KernelBuilder&, Var)>& kernel) {
   KernelBuilder b("k");
   kernel(b, b.view("x", DType::i64, {kDynamic}));
@@ -231,7 +231,7 @@ TEST_CASE("interpreter: loops, branches and permuted carried values", "[jit][ir]
                 return std::vector{next, carried[1] + 1};
               })[1];
         }) == Values{8});
-  CHECK(run_values(1, [](KernelBuilder& b) {  // no iteration: the initial value
+  CHECK(run_values(1, [](KernelBuilder& b) {  // the initial value, since there is no iteration
           Var seven = b.constant(DType::i64, int64_t{7});
           return b.for_loop(5, 5, 1, {seven}, [](Var i, std::vector<Var>) { return std::vector{i}; })[0];
         }) == Values{7});

@@ -1,5 +1,4 @@
-// tests/support/references/interpreter_tile.h -- scalars and tiles of the interpreter, and the memory that they come
-// from.
+// tests/support/references/interpreter_tile.h -- scalars and tiles of the interpreter, and its view of memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -12,7 +11,7 @@
 
 namespace seqtile::testing {
 
-/// A scalar or a tile in row-major order; `floats` or `ints` is used, as the dtype says.
+/// A scalar, or a tile in row-major order. The dtype selects `floats` or `ints`.
 struct TileData {
   ir::Type type;
   std::vector<double> floats;
@@ -23,20 +22,20 @@ struct TileData {
   bool holds_floats() const { return is_float(type.dtype); }
 };
 
-/// The nearest value that `dtype` holds.
+/// The value of `dtype` nearest to `value`.
 double round_to(DType dtype, double value);
 /// The low bits of `value`, sign-extended; i1 keeps the lowest bit.
 int64_t wrap_to(DType dtype, int64_t value);
-/// The element at `index` of a float as it is stored, or of an integer.
+/// Sets the element at `index`: a float as it is stored, or an integer.
 void set_element(TileData& tile, int64_t index, double value);
 /// Truncation toward zero; values beyond the range saturate, NaN becomes 0.
 int64_t float_to_int(DType dtype, double x);
 
-/// The element at `index`, from memory and to it.
+/// Copy the element at `index` from memory, and to memory.
 void read_element(TileData& tile, int64_t index, const char* address);
 void write_element(const TileData& tile, int64_t index, char* address);
 
-/// Memory as a view sees it; out-of-range elements have no address.
+/// Memory as a view sees it. Elements out of range have no address.
 struct View {
   char* base = nullptr;
   DType dtype = DType::f32;
@@ -52,7 +51,7 @@ struct View {
     return base + offset * dtype_bytes(dtype);
   }
 };
-/// Errors: invalid_argument where the tensor is not as the type says.
+/// Errors: invalid_argument if the tensor does not fit the type.
 View bind_view(const std::string& name, const ir::Type& type, const Tensor& tensor);
 
 }  // namespace seqtile::testing

@@ -1,4 +1,4 @@
-// tests/support/references/interpreter_values.cpp -- value operations of the interpreter.
+// tests/support/references/interpreter_values.cpp -- the interpreter's operations on values.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/references/interpreter_values.h"
 
@@ -50,7 +50,7 @@ void copy_element(TileData& to, int64_t to_index, const TileData& from, int64_t 
   }
 }
 
-/// A tile whose element at an index is the element of an operand that `source(index)` names: (operand, index in it).
+/// Makes a tile by index: source(index) names the operand of an element and the index in it.
 template <class Source>
 TileData rearrange(const Type& type, Operands operands, Source source) {
   TileData result(type);
@@ -102,7 +102,7 @@ std::vector<TileData> shape(const Op& op, Operands operands) {
   const auto single = [&](auto source) { return std::vector{rearrange(type, operands, source)}; };
   switch (op.kind) {
     case OpKind::expand:
-    case OpKind::reshape: {  // the row-major order stays
+    case OpKind::reshape: {  // reshape keeps the row-major order
       TileData result = *operands[0];
       result.type = type;
       return {result};
@@ -232,7 +232,7 @@ int64_t divide(const Op& op, int64_t a, int64_t b) {
 }
 
 int64_t binary_int(const Op& op, int64_t a, int64_t b) {
-  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);  // unsigned: overflow wraps
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);  // unsigned, so that overflow wraps
   const DType dtype = op.operands[0]->type.dtype;
   if ((op.kind == OpKind::shl || op.kind == OpKind::shr) && (b < 0 || b >= 8 * dtype_bytes(dtype)))
     fail(op, "a shift by " + std::to_string(b) + " bits of " + std::string(dtype_name(dtype)));
@@ -303,7 +303,7 @@ T combine(std::string_view kind, T a, T b) {
   }
 }
 
-/// Runs along `axis` of `a`: calls visit(flat index of the result without the axis, position, flat index in a).
+/// Calls visit(flat index of the result without the axis, position, flat index in a) along `axis` of `a`.
 template <class Visit>
 void visit_axis(const TileData& a, int64_t axis, Visit visit) {
   int64_t inner = 1;

@@ -1,4 +1,4 @@
-// tests/support/references/interpreter_values.h -- operations of the interpreter on scalars and tiles.
+// tests/support/references/interpreter_values.h -- the interpreter's operations on scalars and tiles.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>

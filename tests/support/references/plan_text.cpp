@@ -22,7 +22,7 @@ using namespace planner;
 constexpr size_t kMostNodes = 8, kMostPairs = 20000;
 constexpr SolveOptions kShort{.memory_budget = 1e6, .table_limit = 1 << 12, .most_searches = 4};
 
-/// Prices of changes of layout that there would be.
+/// The number of pairs of strategies along the edges, each with a change of layout to price.
 size_t pairs_of(const Graph& graph) {
   size_t pairs = 0;
   for (const Node& node : graph.nodes)

@@ -1,20 +1,19 @@
-// tests/support/references/plan_text.h -- what must hold of the planner's reader for every text, and texts to begin
-// with.
+// tests/support/references/plan_text.h -- checks the planner's reader on any text, and gives texts to begin with.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the fuzz target and by the test that changes texts in ways that are the same in every run.
+// The fuzz target uses it, and the test that changes texts in the same ways in every run.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace seqtile::testing {
 
-/// Reads a text; what is read is written and read again, gets strategies and is solved, where it is small enough to
-/// take milliseconds. True: it was read. Throws std::logic_error where a promise is broken: an error that is not ours
-/// or not one line, a graph that is another one when it is read again.
+/// Reads a text. A text that was read is written and read again; a small one also gets strategies and is solved, within
+/// milliseconds. Returns true if the text was read. Errors: std::logic_error if a promise is broken: an error of
+/// another kind or with several lines, or a graph that changes when it is read again.
 bool take_plan_text(const std::string& text);
 
-/// Graphs with and without strategies of modules, functions and tuples, and a problem.
+/// Graphs of modules, functions and tuples, with and without strategies, and a problem.
 std::vector<std::string> plan_texts();
 
 }  // namespace seqtile::testing

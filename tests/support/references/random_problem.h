@@ -1,5 +1,5 @@
-// tests/support/references/random_problem.h -- planning problems of all shapes: chains, trees, cycles of edges, nodes
-// that follow.
+// tests/support/references/random_problem.h -- random planning problems: chains, trees, cycles of edges, nodes that
+// follow others.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <random>
@@ -15,7 +15,7 @@ inline std::vector<double> drawn(std::mt19937& random, size_t count, uint32_t be
   return values;
 }
 
-/// Some nodes hold more for some of the steps.
+/// Lets some nodes hold more memory at some steps.
 inline void add_live(std::mt19937& random, planner::Problem& problem) {
   problem.num_steps = 1 + static_cast<int>(random() % 6);
   for (uint32_t count = random() % 12; count-- > 0;) {
@@ -27,7 +27,7 @@ inline void add_live(std::mt19937& random, planner::Problem& problem) {
   }
 }
 
-/// `least` to `most` nodes of up to 5 strategies; costs and sizes are small integers.
+/// A problem of `least` to `most` nodes with up to 5 strategies; costs and sizes are small integers.
 inline planner::Problem random_problem(std::mt19937& random, int least = 2, int most = 7) {
   planner::Problem problem;
   const int nodes = least + static_cast<int>(random() % static_cast<uint32_t>(most - least + 1));

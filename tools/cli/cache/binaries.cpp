@@ -35,14 +35,14 @@ std::optional<std::pair<const autotune::OpDef*, autotune::Workload>> owner_of(co
     const bool is_own = own.device_kind == key.device_kind && own.env_json == key.env_json &&
                         own.source_hash == key.source_hash && own.workload_json == key.workload_json;
     if (is_own) return std::pair(&op, std::move(workload));
-  } catch (const std::exception&) {  // no operation, field or value of this release
+  } catch (const std::exception&) {  // this release lacks the operation, field or value
   }
   return std::nullopt;
 }
 
 namespace {
 
-/// The records of one key with the judge of all of them.
+/// The operation of one key, and the judge of all of its records.
 struct Owner {
   const autotune::OpDef* op;
   std::unique_ptr<autotune::Usability> usable;
@@ -54,7 +54,7 @@ struct Wanted {
   autotune::Config config;
 };
 
-/// What records of this device name.
+/// The binaries that the records of this device name.
 class WantedBinaries {
  public:
   WantedBinaries(const autotune::Registry& registry, cache::TuningStore& store, Device& device, BuildReport& report) {
@@ -76,11 +76,11 @@ class WantedBinaries {
     }
     report.binaries = static_cast<int64_t>(list_.size());
   }
-  /// Every distinct binary, in the order of the file.
+  /// All distinct binaries, in the order of the file.
   const std::vector<Wanted>& list() const { return list_; }
 
  private:
-  /// Null: another's.
+  /// Returns null for a key of another device, toolchain or version.
   const Owner* owner_of_key(const autotune::Registry& registry, const cache::TuningKey& key, Device& device) {
     const auto [place, is_new] =
         owners_.try_emplace({key.device_kind, key.env_json, key.operation, key.source_hash, key.workload_json});

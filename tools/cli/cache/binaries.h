@@ -1,4 +1,4 @@
-// tools/cli/cache/binaries.h -- makes the binaries that the decisions in a tuning.db name, without measuring.
+// tools/cli/cache/binaries.h -- compiles the binaries named by the decisions in a tuning.db, without measuring.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -22,9 +22,9 @@ struct RefusedRecord {
 };
 
 struct BuildReport {
-  int64_t records = 0;        ///< of this device and toolchain
-  int64_t other_records = 0;  ///< of others: left alone
-  int64_t binaries = 0;       ///< distinct ones that records name which may serve
+  int64_t records = 0;        ///< records of this device and toolchain
+  int64_t other_records = 0;  ///< records of other devices and toolchains, left alone
+  int64_t binaries = 0;       ///< distinct binaries named by records that may serve
   int64_t there = 0, compiled = 0, failed = 0;
   std::vector<RefusedRecord> refused;
   double seconds = 0;
@@ -33,18 +33,19 @@ struct BuildReport {
   int64_t remaining() const { return binaries - there - compiled - failed; }
 };
 
-/// The operation and workload whose key this is on the device; nothing of another device, toolchain or version.
-/// What no engine would ask for, as texts that are not as they are written here, is another's too.
+/// Returns the operation and workload to which the key belongs on the device, or nullopt for a key of another device,
+/// toolchain or version. A key with texts that no engine of this release would write also gives nullopt.
 std::optional<std::pair<const autotune::OpDef*, autotune::Workload>> owner_of(const autotune::Registry& registry,
                                                                               const cache::TuningKey& key,
                                                                               const DeviceInfo& device);
 
-/// Compiles what `artifacts` lacks or has of a kind that does not serve, and what it has as PTX where there is an
-/// assembler now. A record that does not compile is a warning and counted.
+/// Compiles the binaries that `artifacts` lacks or has in a kind that does not serve, and replaces PTX if there is an
+/// assembler now. A record that does not compile is counted and gives a warning.
 BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
                            Device& device);
 
-/// Looks only: `there` are those that serve. Without `artifacts` at the records alone.
+/// Counts without compiling: `there` is the number of binaries that serve. Without `artifacts` only the records are
+/// read.
 BuildReport find_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore* artifacts,
                           Device& device);
 

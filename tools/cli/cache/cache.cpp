@@ -1,4 +1,4 @@
-// tools/cli/cache/cache.cpp -- `seqtile cache`: look into the stores, change them (edit.h), and fill in binaries.
+// tools/cli/cache/cache.cpp -- `seqtile cache`: shows the stores, changes them (edit.h), and fills in binaries.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -20,9 +20,9 @@ namespace seqtile::cli {
 namespace {
 
 constexpr size_t kWorkloadColumns = 100;
-constexpr size_t kGraphDigits = 12;  ///< of a hash, for people
+constexpr size_t kGraphDigits = 12;  ///< digits shown of a graph's hash
 
-/// The fields that tell one workload from another at a glance.
+/// The fields that are neither 0 nor "none".
 std::string short_fields(const autotune::Fields& fields) {
   autotune::Fields told;
   for (const auto& [name, value] : fields.values()) {
@@ -33,7 +33,7 @@ std::string short_fields(const autotune::Fields& fields) {
   return format_fields(told);
 }
 
-/// At least one line; breaks at spaces.
+/// Lines of `text`, broken at spaces; at least one line.
 std::vector<std::string> wrapped(std::string text) {
   std::vector<std::string> lines;
   while (text.size() > kWorkloadColumns) {
@@ -46,7 +46,7 @@ std::vector<std::string> wrapped(std::string text) {
   return lines;
 }
 
-/// What a plan is of, by its manifest.
+/// The mesh of a plan, by its manifest.
 std::string mesh_of(const Json& manifest) {
   std::string text;
   for (const Json& size : manifest["mesh"]) text += (text.empty() ? "" : "x") + size.dump();
@@ -59,7 +59,7 @@ struct PlansFound {
 };
 
 PlansFound plans_in(const cache::TuningStore& store) {
-  if (could_not_read(store)) return {};  // the log has said it
+  if (could_not_read(store)) return {};  // the log has the reason
   const auto plans = cache::PlanStore::open(store.path(), cache::OpenMode::read_only);
   PlansFound found{plans->all()};
   found.bad_rows = plans->bad_rows();
@@ -67,11 +67,11 @@ PlansFound plans_in(const cache::TuningStore& store) {
 }
 
 Json list_plans(const cache::TuningStore& store) {
-  Table table({"  plan", "costs", "mesh", "phase", "objective", "of the best", "graph"});
+  Table table({"  plan", "costs", "mesh", "phase", "objective", "best possible", "graph"});
   Json list = Json::array();
   for (const cache::StoredPlan& plan : plans_in(store).plans) {
     const Json manifest = Json::parse(plan.manifest_json);
-    const std::string bound = plan.is_exact ? "it is" : fmt::format("at least {:.6g}", plan.lower_bound);
+    const std::string bound = plan.is_exact ? "this one" : fmt::format("at least {:.6g}", plan.lower_bound);
     table.add({fmt::format("  {}", list.size() + 1), manifest["costs"].get<std::string>(), mesh_of(manifest),
                manifest["phase"].get<std::string>(), fmt::format("{:.6g}", plan.objective), bound,
                manifest["graph"].get<std::string>().substr(0, kGraphDigits)});
@@ -180,7 +180,7 @@ int run_stats(const Session&, const Options& options) {
 
 constexpr size_t kMostListed = 20;
 
-/// Lines for people, the first of many.
+/// Prints the first refused records and the number of the others.
 void list_refused(const std::vector<RefusedRecord>& refused) {
   for (size_t i = 0; i < std::min(refused.size(), kMostListed); ++i)
     print_line(fmt::format("{} {}: the record does not serve: {}", refused[i].operation,
@@ -196,8 +196,8 @@ Json refused_json(const std::vector<RefusedRecord>& refused) {
   return list;
 }
 
-/// What to do about a file. Where the store has a status, that is on standard error and ends with the next step: no
-/// other one is named here.
+/// The verdict on a file, with the next step. A store with a status has printed its next step on standard error; its
+/// verdict then names no other step.
 std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report, size_t refused) {
   if (report.ok() && refused == 0) return "ok";
   if (report.ok())
@@ -209,7 +209,7 @@ std::string verdict(const cache::TuningStore& store, const cache::CheckReport& r
   return "not ok; bad rows are ignored, and `seqtile prewarm` measures lost records again";
 }
 
-/// The part of `cache check` that looks at artifacts.db: its rows, and whether the decisions have their binaries.
+/// The part of `cache check` about artifacts.db: its rows, and the binaries that decisions need.
 struct BinaryCheck {
   cache::ArtifactCheck file;
   BuildReport named;
@@ -222,15 +222,15 @@ std::string verdict(const BinaryCheck& check, const Options& options, cache::Art
   const bool is_empty = std::filesystem::is_empty(options.artifacts);
   if (!check.file.is_usable && !is_empty) return "not ok; the file is left as it is";
   const std::string step = "not ok; " + build_step(options, artifacts);
-  if (!check.file.is_sound) return step + "; it moves the file away and keeps what can be read";
+  if (!check.file.is_sound) return step + "; it moves the file away and keeps the readable rows";
   if (check.named.remaining() > 0 || is_empty) return step;
-  return "not ok; bad rows are ignored, a file without them is made where this one is moved away";
+  return "not ok; bad rows are ignored; a new file without them is made once this one is moved away";
 }
 
 BinaryCheck check_binaries(const Options& options, const BuildReport& named, cache::ArtifactDb& artifacts) {
   BinaryCheck check{artifacts.check(), named};
   const std::string status = artifacts.status();
-  if (!status.empty()) warn(status);  // once, where the log has it already
+  if (!status.empty()) warn(status);  // warn() drops the line if the log has it already
   for (const std::string& problem : check.file.problems)
     if (problem != status) print_line(problem);
   print_line(fmt::format("{}: {}, {} bad; {} of the {} binaries that records of {} name are missing: {}",
@@ -244,13 +244,14 @@ int run_check(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::check);
   const bool has_artifacts = !options.artifacts.empty();
   const auto artifacts = has_artifacts ? open_existing_artifacts_of(options) : nullptr;
-  const auto device = open_device_of(options, 1);  // without --artifacts too: a mistyped name is told
+  // The device is opened even without --artifacts, so that a mistyped name is an error.
+  const auto device = open_device_of(options, 1);
   const bool is_locked = store->counters().busy > 0;
   const cache::CheckReport report = is_locked ? cache::CheckReport{.problems = {store->status()}} : store->check();
-  const std::string status = store->status();  // standard error has it
+  const std::string status = store->status();  // printed on standard error
   for (const std::string& problem : report.problems)
     if (problem != status) print_line(problem);
-  // Before the rows of binaries are looked at one by one, so that a look is no use of them.
+  // Named binaries are looked up before all rows are verified, so that the verification counts as no use of the rows.
   const BuildReport named =
       is_locked ? BuildReport{} : find_binaries(session.registry, *store, artifacts.get(), *device);
   list_refused(named.refused);
@@ -276,23 +277,23 @@ int run_check(const Session& session, const Options& options) {
   return json["ok"] ? kDone : kNo;
 }
 
-/// Finishes what a damaged artifacts.db needs before anything is added.
+/// Repairs a damaged artifacts.db before binaries are added.
 void mend(cache::ArtifactDb& artifacts, const Options& options) {
   for (const cache::ArtifactRepair& repair : artifacts.repair())
-    print_line(
-        repair.is_whole
-            ? fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
-                          artifacts_path(options), repair.moved_to, format_count(repair.kept))
-            : fmt::format("{} was damaged: {} of its binaries are in a new file, the rest is still in {}; {} goes "
-                          "on with it",
-                          artifacts_path(options), format_count(repair.kept), repair.moved_to, next_build(options)));
+    print_line(repair.is_whole
+                   ? fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
+                                 artifacts_path(options), repair.moved_to, format_count(repair.kept))
+                   : fmt::format("{} was damaged: {} of its binaries are in a new file, the rest is still in {}; {} "
+                                 "continues",
+                                 artifacts_path(options), format_count(repair.kept), repair.moved_to,
+                                 next_build(options)));
   if (!artifacts.status().empty()) throw Error(ErrorCode::io, artifacts.status());
 }
 
 int run_build(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
-  install_interrupt_handler();  // what is taken over from a damaged file is taken over whole
+  install_interrupt_handler();  // an interrupt does not cut off a repair
   mend(*artifacts, options);
   const auto device = open_device_of(options, 1);
   const BuildReport report = build_binaries(session.registry, *store, *artifacts, *device);
@@ -311,7 +312,7 @@ int run_build(const Session& session, const Options& options) {
   if (report.other_records > 0)
     print_line(fmt::format("{} of another machine, toolchain or version, left alone{}",
                            format_counted(report.other_records, "record"),
-                           report.records == 0 ? "; --device h200, for example, takes those of such a GPU" : ""));
+                           report.records == 0 ? "; --device h200, for example, takes the records of that GPU" : ""));
   if (!report.interrupted) check_was_read(*store);
   if (options.json)
     print_json({{"records", report.records},

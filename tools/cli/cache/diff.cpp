@@ -1,7 +1,7 @@
-// tools/cli/cache/diff.cpp -- `seqtile cache diff A B`: what two stores decide differently.
+// tools/cli/cache/diff.cpp -- `seqtile cache diff A B`: shows the different decisions of two stores.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decisions are compared, not times: a record is the same where origin and configuration are.
+// The command compares decisions, not times: two records are the same if origin and configuration are equal.
 #include <fmt/format.h>
 
 #include <map>

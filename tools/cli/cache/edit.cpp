@@ -1,4 +1,4 @@
-// tools/cli/cache/edit.cpp -- `seqtile cache rm|pin|unpin`: the edits that rows with a checksum leave to a program.
+// tools/cli/cache/edit.cpp -- `seqtile cache rm|pin|unpin`: edits of rows, which have checksums and need a program.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/cache/edit.h"
 
@@ -27,7 +27,7 @@ std::vector<cache::TrialRow> trials_of(cache::TuningStore& store, const cache::T
   return store.trials(key, record.bucket_version, record.lo, record.hi);
 }
 
-/// What a command does to one record: the row that takes its place, a word for what was done, and why it was not.
+/// The edit of one record: the row before, the row after, and a note for people.
 struct Edit {
   cache::TuningKey key;
   cache::Record before, after;
@@ -35,18 +35,18 @@ struct Edit {
   std::string note;
 };
 
-/// Where the store could not be written: why.
+/// Throws the reason if the store could not be written.
 void check_written(bool is_written, const cache::TuningStore& store) {
   if (is_written) return;
   const std::string status = store.status();
   throw Error(ErrorCode::io, status.empty() ? store.path() +
-                                                  ": nothing was changed: another process has it locked, or a "
+                                                  ": nothing was changed: another process has locked the file, or a "
                                                   "line above names a record that cannot be stored; try again, or "
-                                                  "choose others"
+                                                  "choose other records"
                                             : status);
 }
 
-/// `done` is "removed", "pinned" or "unpinned".
+/// Prints one line for each record. `done` is "removed", "pinned" or "unpinned".
 void print_edits(const std::vector<Edit>& edits, const std::string& done, bool is_dry_run) {
   std::string title;
   for (const Edit& edit : edits) {
@@ -57,7 +57,7 @@ void print_edits(const std::vector<Edit>& edits, const std::string& done, bool i
   }
 }
 
-/// The answer of all three: one line for each record, one for all, one of JSON.
+/// The answer of all three commands: one line for each record, one for all records, and one of JSON.
 int answer(const std::vector<Edit>& edits, const std::string& done, const EditOptions& options, const std::string& path,
            const std::string& more = {}) {
   print_edits(edits, done, options.dry_run);
@@ -88,7 +88,7 @@ std::unique_ptr<cache::TuningStore> open_for_edit(const EditOptions& options) {
   return open_store_of(options, options.dry_run ? StoreUse::read_existing : StoreUse::edit);
 }
 
-/// Puts `after` in the place of `before` where that is still what the file has.
+/// Replaces `before` by `after` if the file still has `before`.
 void replace_records(cache::TuningStore& store, const std::vector<Edit>& edits) {
   std::vector<cache::KeyedRecord> rows;
   for (const Edit& edit : edits)
@@ -96,10 +96,10 @@ void replace_records(cache::TuningStore& store, const std::vector<Edit>& edits) 
   if (!rows.empty()) check_written(store.publish_all(rows), store);
 }
 
-/// Records of this release, the only ones that are edited.
+/// The chosen records of this release, which alone are edited.
 struct OwnRecords {
   std::vector<KeyGroup> groups;
-  int64_t others = 0;  ///< chosen records of other releases, which stay as they are
+  int64_t others = 0;  ///< number of chosen records of other releases, which stay as they are
 
   std::string note() const {
     return others ? fmt::format(", {} of other releases left as they are", others) : std::string();
@@ -139,7 +139,8 @@ int run_rm(const Session& session, const EditOptions& options) {
   return answer(edits, "removed", options, store->path(), more);
 }
 
-/// Pins other configurations than the records': what the operation, its space and earlier trials say of them.
+/// Pins the configuration of --config instead of the record's, after a check by the operation, its space and its
+/// trials.
 class ConfigChoice {
  public:
   ConfigChoice(const Session& session, const EditOptions& options) : session_(session), options_(options) {
@@ -147,14 +148,14 @@ class ConfigChoice {
     if (device.device.empty()) device.device = "cpu";
     device_ = open_device_of(device, 1);
   }
-  /// The record with the configuration of --config. Errors: invalid_argument where the configuration may not serve the
-  /// bucket, or failed there.
+  /// Gives the record the configuration of --config. Errors: invalid_argument if the configuration may not serve the
+  /// bucket or has failed there.
   void choose(Edit& edit, const std::vector<cache::TrialRow>& trials) const {
     const auto owner = owner_of(session_.registry, edit.key, device_->info());
     const std::string bucket = edit.key.operation + " " + format_bucket(edit.before.lo, edit.before.hi);
     if (!owner)
       bad_input(
-          fmt::format("--config: the record of {} is of another machine or release than this one's {}; choose by "
+          fmt::format("--config: the record of {} is of another release, or of another machine than {}; choose by "
                       "--device, or leave --config out",
                       bucket, device_->info().name));
     const auto& [op, workload] = *owner;
@@ -163,8 +164,8 @@ class ConfigChoice {
     const auto trial = std::ranges::find(trials, config.json(), &cache::TrialRow::config_json);
     const bool is_known = trial != trials.end() && trial->outcome != "modelled";
     if (is_known && trial->outcome != "ok")
-      bad_input(fmt::format("--config {}: {} has it as {}: {}; give another one", format_fields(config), bucket,
-                            trial->outcome, trial->detail));
+      bad_input(fmt::format("--config {}: {} has this configuration as {}: {}; give another one", format_fields(config),
+                            bucket, trial->outcome, trial->detail));
     cache::Record& record = edit.after;
     record.config_json = config.json();
     const bool by_ranks = is_known && trial->ranks > 0;
@@ -172,7 +173,7 @@ class ConfigChoice {
     record.p20_us = by_ranks ? trial->ranks_p20_us : is_known ? trial->p20_us : 0;
     record.p80_us = by_ranks ? trial->ranks_p80_us : is_known ? trial->p80_us : 0;
     record.max_rel_err = 0, record.measured_length = is_known ? edit.before.measured_length : 0;
-    record.samples = 0;  // no decision of the tuner rests on them
+    record.samples = 0;  // the tuner has decided nothing by these times
     record.created_us = 0, record.noisy = false, record.sliced = false;
     edit.note = is_known ? "" : ", which was not measured or verified here";
     autotune::Usability usable(*op, workload, device_->target());
@@ -205,8 +206,8 @@ int run_pin(const Session& session, const EditOptions& options) {
   return answer(edits, "pinned", options, store->path(), own.note());
 }
 
-/// The record's origin without the pin: a configuration that the tuner chose among others that were measured is
-/// `tuned`. Any other one, such as that of --config, is `default`, for the tuner to look at.
+/// The record's origin without the pin. It is `tuned` if the tuner chose the configuration among several measured ones.
+/// It is `default` for any other configuration, such as the value of --config, so that the tuner searches again.
 cache::Origin origin_without_pin(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   const auto is_measured = [](const cache::TrialRow& trial) { return trial.outcome == "ok" && trial.median_us > 0; };
   const auto own = std::ranges::find(trials, record.config_json, &cache::TrialRow::config_json);
@@ -244,7 +245,7 @@ void add_cache_edits(CLI::App& cache, Session& session) {
     CLI::App& command = add_command(cache, session, name, summary, examples, options, run);
     add_record_choice(command, *options);
     command.add_option("--cache", options->cache, "tuning.db (default: in the user's cache folder)")->type_name("FILE");
-    command.add_flag("--dry-run", options->dry_run, "Say what would be done; write nothing");
+    command.add_flag("--dry-run", options->dry_run, "Print the changes without writing them");
     return std::pair(&command, options);
   };
   const auto [rm, rm_options] =

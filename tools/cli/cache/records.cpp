@@ -30,13 +30,14 @@ std::vector<KeyGroup> grouped(std::vector<cache::KeyedRecord> records) {
   return list;
 }
 
-/// The fields of a key that flags name.
+/// The fields of a key that the flags name.
 autotune::Fields wanted_fields(const Session& session, const Options& given) {
   Options options = given;
   name_rank_fields(session, options);
   autotune::Fields wanted = parse_fields("--set", options.set);
   const auto add = [&](const char* flag, const char* name, const autotune::FieldValue& value) {
-    if (wanted.contains(name)) bad_input(fmt::format("{}: --set {} says it already; give one of both", flag, name));
+    if (wanted.contains(name))
+      bad_input(fmt::format("{}: --set {} gives the field already; leave one of the two out", flag, name));
     wanted.set(name, value);
   };
   if (!options.dtype.empty()) add("--dtype", "dtype", std::string(dtype_name(parse_dtype_flag(options.dtype))));
@@ -50,7 +51,7 @@ autotune::Fields wanted_fields(const Session& session, const Options& given) {
   return wanted;
 }
 
-/// A number is the same number however it was written.
+/// True for equal values; a number equals itself in any spelling.
 bool is_same(const autotune::FieldValue& a, const autotune::FieldValue& b) {
   const auto text = [](const autotune::FieldValue& value) {
     return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
@@ -66,7 +67,7 @@ bool has(const autotune::Fields& fields, const autotune::Fields& wanted) {
   return true;
 }
 
-/// A mistyped name of a field would otherwise choose nothing, and say so as if it were an answer.
+/// Refuses unknown field names: a mistyped name would otherwise choose no record and look like an answer.
 void check_names(const autotune::Fields& wanted, const std::string& operation,
                  const std::vector<cache::KeyedRecord>& records) {
   std::set<std::string> known;
@@ -84,13 +85,13 @@ void check_names(const autotune::Fields& wanted, const std::string& operation,
 std::vector<KeyGroup> all_groups(cache::TuningStore& store) { return grouped(store.all_records()); }
 
 void add_record_choice(CLI::App& command, Options& options) {
-  options.device.clear();  // of all
+  options.device.clear();  // empty: records of all devices
   add_operation(command, options);
   command.get_option("--set")->description("A static field that the records have; may be repeated");
   add_key(command, options);
   command.get_option("--dtype")->description("f32, bf16 or f16 (default: all)");
   command.get_option("--threads")->description("Threads of one launch (default: all)")->type_name("N");
-  command.get_option("--device")->description("Whose records (default: those of all)")->default_str("");
+  command.get_option("--device")->description("Device of the records (default: all devices)")->default_str("");
   add_ranks(command, options);
   add_lengths(command, options);
   command.get_option("--lengths")->description("Buckets with one of these lengths (default: all)");
@@ -100,7 +101,7 @@ std::vector<KeyGroup> chosen_groups(const Session& session, const Options& optio
   std::vector<cache::KeyedRecord> records = store.all_records();
   std::erase_if(records, [&](const cache::KeyedRecord& keyed) { return keyed.key.operation != options.operation; });
   if (records.empty()) {
-    session.registry.find(options.operation);  // refuses a name that no operation has
+    session.registry.find(options.operation);  // throws for an unknown operation
     return {};
   }
   const autotune::Fields wanted = wanted_fields(session, options);

@@ -1,4 +1,4 @@
-// tools/cli/cache/records.h -- the records of a tuning.db that flags choose, by key, and how they are shown.
+// tools/cli/cache/records.h -- the records of a tuning.db that flags choose, by key, and their texts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -16,23 +16,24 @@ struct KeyGroup {
   std::vector<cache::Record> records;
 };
 
-/// Every key of the file that has records.
+/// All keys of the file that have records.
 std::vector<KeyGroup> all_groups(cache::TuningStore& store);
 
-/// OP --set --dtype --threads --ranks --fabric --lengths --device: which records. A flag that is not given chooses all.
+/// Adds OP --set --dtype --threads --ranks --fabric --lengths --device, which choose records. An absent flag chooses
+/// all.
 void add_record_choice(CLI::App& command, Options& options);
-/// Records that those flags choose; of --lengths those whose bucket has one of them. Errors: invalid_argument for an
-/// operation that there is not, and for a field that no record of the operation has.
+/// The records chosen by the flags of add_record_choice(). --lengths chooses the buckets that contain one of the
+/// lengths. Errors: invalid_argument for an unknown operation, and for a field that no record of the operation has.
 std::vector<KeyGroup> chosen_groups(const Session& session, const Options& options, cache::TuningStore& store);
 
-/// A stored text, also where it is no JSON.
+/// A stored text as JSON; as a string if it is no JSON.
 Json json_or_text(const std::string& text);
-/// A stored configuration, also where it is none.
+/// A stored configuration as "a=1 b=x"; unchanged if it is no configuration.
 std::string format_config(const std::string& json);
 /// "linear {"k":96,...} on AMD EPYC".
 std::string key_title(const cache::TuningKey& key);
 Json record_json(const cache::Record& record);
-/// The same with operation, workload and device.
+/// As record_json(record), with operation, workload and device.
 Json record_json(const cache::TuningKey& key, const cache::Record& record);
 
 }  // namespace seqtile::cli

@@ -7,7 +7,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// The names in "TEXT:{topk,halving}", which is how CLI11 shows a closed set of values.
+/// The names in "TEXT:{topk,halving}", CLI11's text of a closed set of values.
 std::vector<std::string> choices_of(const std::string& type) {
   const size_t open = type.find(":{"), close = type.find('}', open);
   std::vector<std::string> names;

@@ -8,22 +8,22 @@
 namespace seqtile::cli {
 
 struct FlagEntry {
-  std::vector<std::string> names;    ///< "-o", "--output"; empty: a positional argument
-  std::string positional;            ///< its name, else empty
-  std::string value;                 ///< "FILE"; empty: a flag without a value
-  std::vector<std::string> choices;  ///< the only values, where there are such
+  std::vector<std::string> names;    ///< "-o", "--output"; empty for a positional argument
+  std::string positional;            ///< name of a positional argument, else empty
+  std::string value;                 ///< "FILE"; empty for a flag without a value
+  std::vector<std::string> choices;  ///< the permitted values; empty: any value
   std::string description;
   bool takes_file() const { return value == "FILE"; }
 };
 
 struct CommandEntry {
-  std::string path;  ///< "cache rm"; empty: the program itself
+  std::string path;  ///< "cache rm"; empty for the program itself
   std::string group, description, footer;
-  std::vector<std::string> commands;  ///< names of those below it
+  std::vector<std::string> commands;  ///< names of the subcommands
   std::vector<FlagEntry> flags;
 };
 
-/// Every command that --help shows, each before those below it.
+/// All commands that --help shows, each before its subcommands.
 std::vector<CommandEntry> command_table(const CLI::App& app);
 
 }  // namespace seqtile::cli

@@ -1,8 +1,8 @@
 // tools/cli/help/completion.cpp -- see completion.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both scripts find the command that the words before the cursor name, then offer what its table has: values behind a
-// flag that takes some, else flags where the word begins with "-", else commands and arguments.
+// Both scripts find the command that the words before the cursor name. They then offer the values of the flag before
+// the cursor, or flags if the word begins with "-", or else subcommands and arguments.
 #include "tools/cli/help/completion.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ std::string patterns_of(const std::string& path, const FlagEntry& flag) {
   return fmt::format("{}", fmt::join(patterns, " | "));
 }
 
-/// What may stand where no flag does: commands, or values of arguments.
+/// The words that complete a command without a flag: subcommands, or values of arguments.
 std::vector<std::string> words_of(const CommandEntry& command, const std::vector<std::string>& operations) {
   std::vector<std::string> words = command.commands;
   for (const FlagEntry& flag : command.flags) {
@@ -46,7 +46,7 @@ std::string paths_pattern(std::span<const CommandEntry> table) {
   return fmt::format("{}", fmt::join(paths, " | "));
 }
 
-/// For zsh's _describe: "name:what it is", in single quotes.
+/// An entry of zsh's _describe, "name:description" in single quotes.
 std::string described(const std::string& name, const std::string& description) {
   std::string text;
   for (const char c : description) text += c == '\'' ? "'\\''" : c == ':' ? "\\:" : std::string(1, c);

@@ -9,7 +9,7 @@
 
 namespace seqtile::cli {
 
-/// `operations` complete arguments of that name.
+/// `operations` complete the argument `operation`.
 std::string bash_completion(std::span<const CommandEntry> table, const std::vector<std::string>& operations);
 std::string zsh_completion(std::span<const CommandEntry> table, const std::vector<std::string>& operations);
 

@@ -12,7 +12,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// A text as roff shows it: no dash becomes a hyphen, and no line is a request.
+/// Escapes a text for roff: dashes stay dashes, and no line is a request.
 std::string roff_text(const std::string& text) {
   std::string result;
   bool is_line_start = true;

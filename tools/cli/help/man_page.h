@@ -1,4 +1,4 @@
-// tools/cli/help/man_page.h -- pages for man(1), of the same table as --help.
+// tools/cli/help/man_page.h -- pages for man(1), made from the command table of --help.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace seqtile::cli {
 
-/// "seqtile-cache-rm" of "cache rm".
+/// "seqtile-cache-rm" for "cache rm".
 std::string page_name(const CommandEntry& command);
 /// The page of one command in roff, section 1.
 std::string man_page(const CommandEntry& command, std::span<const CommandEntry> table);

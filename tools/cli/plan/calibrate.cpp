@@ -18,24 +18,25 @@ namespace seqtile::cli {
 namespace {
 
 constexpr int kRounds = 11;
-constexpr int64_t kColumns = 1024;                                                           ///< of every tensor
-constexpr int64_t kShortGather = 4 << 10, kLeastGather = 256 << 10, kMostGather = 16 << 20;  ///< bytes of a rank
+constexpr int64_t kColumns = 1024;                                                           ///< columns of all tensors
+constexpr int64_t kShortGather = 4 << 10, kLeastGather = 256 << 10, kMostGather = 16 << 20;  ///< bytes per rank
 constexpr int64_t kGatherStep = 4;
 constexpr int64_t kMostGathered = 64 << 20;  ///< bytes of all ranks
-constexpr int64_t kRoundBytes = 4 << 20;     ///< that a round of small calls moves, so that it is longer than a meeting
+/// Bytes that a round of small calls moves, so that the round takes longer than the ranks need to meet.
+constexpr int64_t kRoundBytes = 4 << 20;
 constexpr int kMostCalls = 256;
 constexpr int64_t kProductRows[] = {256, 512, 1024};
-constexpr int64_t kTimesCache = 4, kLeastStream = 64 << 20;  ///< bytes of a rank
-constexpr int64_t kMostStreams = 1 << 30;                    ///< of all ranks
+constexpr int64_t kTimesCache = 4, kLeastStream = 64 << 20;  ///< bytes per rank
+constexpr int64_t kMostStreams = 1 << 30;                    ///< bytes of all ranks
 constexpr int kLaunches = 1000;
 
-/// Memory of a device with small numbers in it, which are finite in every format.
+/// Memory of a device, filled with small numbers that are finite in all formats.
 class Operand {
  public:
   Operand(Device& device, DType dtype, int64_t rows, int64_t columns)
       : buffer_(device.memory(), static_cast<size_t>(rows * columns * dtype_bytes(dtype))),
         tensor_(make_tensor(buffer_.data(), dtype, {rows, columns})) {
-    constexpr uint8_t kSmall = 0x3c;  // 0.0115 in f32 and bf16, 1.06 in f16
+    constexpr uint8_t kSmall = 0x3c;  // the value is 0.0115 in f32 and bf16, 1.06 in f16
     device.memory().fill(buffer_.data(), kSmall, static_cast<size_t>(rows * columns * dtype_bytes(dtype)));
     device.streams().synchronize({});
   }
@@ -46,10 +47,10 @@ class Operand {
   Tensor tensor_;
 };
 
-/// Collective: seconds of one of `calls` calls in a row.
+/// Seconds of one call, measured over `calls` calls in a row. Collective: all ranks must call it.
 double seconds_of(Fabric& fabric, int calls, const std::function<void()>& call) {
   std::vector<double> mine;
-  call();  // memory is touched, code is in the caches
+  call();  // touches the memory and loads the code
   for (int round = 0; round < kRounds; ++round) {
     fabric.all_gather("");
     const auto start = std::chrono::steady_clock::now();
@@ -72,7 +73,7 @@ std::unique_ptr<Engine> open_engine(const Session& session, const CalibrationSet
                       fabric);
 }
 
-/// Bytes of a rank, rising: what activations and weights have, and once what has to be there in no time.
+/// Bytes per rank, ascending: one short message for the latency, then the sizes of activations and weights.
 std::vector<int64_t> gather_sizes(int ranks) {
   std::vector<int64_t> sizes{kShortGather};
   for (int64_t bytes = kLeastGather; bytes <= std::min(kMostGather, kMostGathered / ranks); bytes *= kGatherStep)
@@ -144,7 +145,7 @@ DeviceMeasurement measure_device(const Session& session, const CalibrationSetup&
     planner::DeviceFacts facts;
     facts.peak_flops = peak_flops(*engine, setup, fabric);
     const auto gate = engine->prepare(kernels::ActAndMul{kColumns, setup.dtype});
-    const int64_t row_bytes = 3 * kColumns * dtype_bytes(setup.dtype);  // two read, one written
+    const int64_t row_bytes = 3 * kColumns * dtype_bytes(setup.dtype);  // two rows are read, one is written
     const int64_t most_bytes = std::max(kMostStreams / ranks, kLeastStream);
     const int64_t rows = std::clamp(kTimesCache * device.target().l3_bytes, kLeastStream, most_bytes) / row_bytes;
     const auto seconds_of_rows = [&](int64_t count, int calls) {

@@ -1,4 +1,4 @@
-// tools/cli/plan/plan.cpp -- `seqtile plan`: which strategy each operator of a graph gets, and what that costs.
+// tools/cli/plan/plan.cpp -- `seqtile plan`: the strategy of each operator of a graph, and the cost of the plan.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ planner::SolveOptions solve_options(const PlanOptions& options) {
   return result;
 }
 
-/// `name` of what is planned is for messages.
+/// Solves `problem`; `name` is for messages.
 planner::Solution solve(const planner::Problem& problem, const std::string& name, const PlanOptions& options) {
   try {
     return planner::solve(problem, solve_options(options));
@@ -59,7 +59,7 @@ planner::Graph read_graph(const PlanOptions& options) {
   return std::move(*file.graph);
 }
 
-/// `name` of the graph is for messages.
+/// Plans `graph`, or takes the plan from the cache; `name` is for messages.
 int solve_graph(const Session& session, planner::Graph graph, const std::string& name, const PlanOptions& options) {
   const PriceSources sources = read_sources(session.registry, options.pricing);
   std::optional<PlanCache> cache;
@@ -92,7 +92,7 @@ int run_model(const Session& session, const PlanOptions& options) {
   return solve_graph(session, graph_of_model(described), options.model, described);
 }
 
-/// What the whole plan would cost with each of a node's strategies.
+/// Prints the cost of the whole plan with each strategy of one node.
 int run_explain(const Session& session, const PlanOptions& options) {
   planner::Graph graph = read_graph(options);
   const auto found = std::ranges::find(graph.nodes, options.node, &planner::Node::name);
@@ -108,7 +108,7 @@ int run_explain(const Session& session, const PlanOptions& options) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return alternatives[i].objective; });
   const planner::Alternative& best = alternatives[order.front()];
-  Table table({"strategy", "plan", "more than the best", "of it by itself", "by its neighbours"});
+  Table table({"strategy", "plan", "more than the best", "own part", "neighbours' part"});
   Json json = Json::array();
   for (const size_t i : order) {
     const planner::Alternative& other = alternatives[i];
@@ -132,11 +132,12 @@ void add_model_choice(CLI::App& command, PlanOptions& options) {
   command.add_option("--mesh", options.mesh, "Devices of each axis, as in 2x4")->type_name("SIZES")->required();
   command.add_option("--length", options.length, "Tokens of a sequence")->type_name("N")->required();
   command.add_option("--batch", options.batch, "Sequences (default: 1)")->type_name("N")->check(at_least_one());
-  command.add_option("--layers", options.layers, "Only so many of the model's layers")
+  command.add_option("--layers", options.layers, "Number of the model's layers to plan (default: all)")
       ->type_name("N")
       ->check(at_least_one());
   command
-      .add_option("--phase", options.phase, "training: logits of all tokens, and gradients; prefill: of the last one")
+      .add_option("--phase", options.phase,
+                  "training: logits of all tokens, and gradients; prefill: logits of the last token")
       ->check(CLI::IsMember({"training", "prefill"}));
   command.add_option("-o,--output", options.out, "Write the graph for `seqtile plan graph`; .gz: compressed")
       ->type_name("FILE");
@@ -146,7 +147,7 @@ void add_file(CLI::App& command, PlanOptions& options) {
   command.add_option("file", options.file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
 }
 
-/// CLI::PositiveNumber lets NaN pass, and infinity.
+/// CLI::PositiveNumber accepts NaN and infinity.
 std::string refuse_bytes(const std::string& text) {
   double bytes = 0;
   if (CLI::detail::lexical_cast(text, bytes) && std::isfinite(bytes) && bytes > 0) return {};
@@ -154,13 +155,13 @@ std::string refuse_bytes(const std::string& text) {
 }
 
 void add_memory(CLI::App& command, PlanOptions& options) {
-  command.add_option("--memory", options.memory, "Bytes of memory that a device has for it")
+  command.add_option("--memory", options.memory, "Memory of a device for the plan, in bytes")
       ->type_name("BYTES")
       ->check(CLI::Validator([](std::string& text) { return refuse_bytes(text); }, ""));
 }
 
 void add_devices_count(CLI::App& command, PlanOptions& options) {
-  command.add_option("--devices", options.devices, "How many devices there are: the mesh must have as many")
+  command.add_option("--devices", options.devices, "Number of devices; the mesh must have as many")
       ->type_name("N")
       ->check(at_least_one());
 }
@@ -236,12 +237,12 @@ void add_plan(CLI::App& app, Session& session) {
              "  seqtile plan calibrate --ranks 2 -o machine.json\n"
              "  seqtile plan calibrate --mesh 2x2 --fabric processes --dtype bf16 -o machine.json",
              run_calibrate, add_calibrate_flags},
-        Part{"run", "Run plans of a few decoder layers on ranks, and compare their times with what was predicted",
+        Part{"run", "Run plans of a few decoder layers on ranks, and compare their times with the predictions",
              "  seqtile plan run --calibration machine.json\n"
              "  seqtile plan run --calibration machine.json --cache tuning.db --operators\n"
              "  seqtile plan run --calibration machine.json --model config.json --layers 2 --length 512",
              run_run, add_run_flags},
-        Part{"explain", "Say what the plan would cost with each of a node's strategies",
+        Part{"explain", "Print the cost of the plan with each strategy of a node",
              "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {
     auto options = std::make_shared<PlanOptions>();
     CLI::App& command = *plan.add_subcommand(part.name, part.summary);

@@ -38,7 +38,7 @@ Json parts_json(const CostParts& parts) {
           {"measured", parts.measured}};
 }
 
-/// How much of the graph the plan rests on rules for.
+/// The number of operators in the graph, and of operators without rules.
 Json graph_json(const Priced& priced) {
   const int operators = planner::count_operators(priced.graph), unknown = priced.unknown.count();
   Json by_name = Json::object();
@@ -58,7 +58,7 @@ std::string graph_line(const Priced& priced) {
 
 void print_parts(const CostParts& parts) {
   const double sum = parts.compute + parts.communication + parts.resharding;
-  print_line(fmt::format("{}: {} of kernels, {} of communication that they do not hide, {} of changes of layout",
+  print_line(fmt::format("{}: {} of kernels, {} of communication that kernels do not hide, {} of changes of layout",
                          format_us(1e6 * sum), format_us(1e6 * parts.compute), format_us(1e6 * parts.communication),
                          format_us(1e6 * parts.resharding)));
   print_line(fmt::format("kernel times: {} of {} measured, the others by a roofline", parts.measured, parts.kernels));
@@ -67,15 +67,15 @@ void print_parts(const CostParts& parts) {
 std::string no_plan(const planner::Solution& solution, const PlanOptions& options) {
   const bool is_proven = solution.smallest_budget_bound > options.memory,
              is_least = solution.smallest_budget_bound >= solution.smallest_budget;
-  std::string text = fmt::format("no plan {} {} of memory on a device; the smallest that one {} is {} ({:.17g} bytes)",
-                                 is_proven ? "fits" : "was found that fits", format_bytes(options.memory),
-                                 is_least ? "fits" : "was found to fit", format_bytes(solution.smallest_budget),
-                                 solution.smallest_budget);
-  if (!is_least) text += fmt::format(", and none fits less than {:.17g}", solution.smallest_budget_bound);
+  std::string text = fmt::format(
+      "no plan {} {} of memory on a device; the smallest memory that {} is {} ({:.17g} bytes)",
+      is_proven ? "fits" : "was found that fits", format_bytes(options.memory),
+      is_least ? "suffices" : "was found to suffice", format_bytes(solution.smallest_budget), solution.smallest_budget);
+  if (!is_least) text += fmt::format(", and no plan fits less than {:.17g}", solution.smallest_budget_bound);
   return text;
 }
 
-/// A row for each operator.
+/// Prints a row for each operator.
 void print_table(const Priced& priced, const planner::Choices& choices) {
   Table table({"node", "strategy", "cost", "memory"});
   const auto costs = planner::operator_costs(priced.graph, priced.problem, choices);
@@ -88,14 +88,14 @@ void print_table(const Priced& priced, const planner::Choices& choices) {
 }
 
 Json strategies_by_node(const Priced& priced, const planner::Choices& choices) {
-  Json::object_t names;  // not by [], which looks at every name before: there are no two alike
+  Json::object_t names;  // filled by emplace_back, because [] searches all earlier names; no two names are equal
   for (size_t i = 0; i < choices.size(); ++i)
     names.emplace_back(priced.graph.nodes[i].name,
                        priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name);
   return names;
 }
 
-/// What each operator costs; together they cost the objective.
+/// The costs of all operators; their sum is the objective.
 Json operators_json(const Priced& priced, const planner::Choices& choices) {
   Json rows = Json::array();
   const auto costs = planner::operator_costs(priced.graph, priced.problem, choices);
@@ -109,7 +109,7 @@ Json operators_json(const Priced& priced, const planner::Choices& choices) {
   return rows;
 }
 
-/// The plan alone on standard output, for other programs; what there is to say goes to standard error.
+/// Prints the plan alone on standard output, for other programs. Warnings go to standard error.
 int print_format(const Priced& priced, const planner::Solution& solution, double ms, const PlanOptions& options) {
   for (const std::string& warning : warnings_of(priced, options.pricing)) warn(warning);
   if (!solution.is_feasible) {

@@ -1,5 +1,4 @@
-// tools/cli/plan/plan_answer.h -- what `seqtile plan` prints of a solution: tables and lines for people, JSON, other
-// forms.
+// tools/cli/plan/plan_answer.h -- prints a solution of `seqtile plan`: tables and lines for people, JSON, other forms.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <nlohmann/json.hpp>
@@ -9,11 +8,11 @@
 
 namespace seqtile::cli {
 
-// Both return the exit code: kNo where no plan fits --memory. `ms`: what planning has taken.
-/// `plan`: the choices, as the JSON object has them; `more`: its fields beside those of the solution.
+// Both functions return the exit code: kNo if no plan fits --memory. `ms`: milliseconds that planning took.
+/// `plan`: the choices, as JSON; `more`: further fields of the JSON object.
 int print_solution(const planner::Solution& solution, double ms, const PlanOptions& options, Json plan,
                    const Json& more = Json::object());
-/// In the form that --format asks for.
+/// Prints the plan in the form of --format.
 int print_plan(const Priced& priced, const planner::Solution& solution, double ms, const PlanOptions& options);
 
 }  // namespace seqtile::cli

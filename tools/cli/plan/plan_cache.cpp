@@ -14,7 +14,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// What decides a plan beside kernel records. Names and values are for people too.
+/// All inputs of a plan except kernel records, with names and values that people can read.
 Json manifest_of(const planner::Graph& graph, const PriceSources& sources, const PlanOptions& options) {
   planner::Mesh mesh = graph.mesh;
   const bool is_calibrated = options.pricing.is_calibrated();
@@ -47,7 +47,7 @@ PlanCache::PlanCache(const planner::Graph& graph, const PriceSources& sources, c
     : path_(tuning_path(options.pricing.records)),
       manifest_(manifest_of(graph, sources, options).dump()),
       records_(sources.records) {
-  if (!records_) open_store_of(options.pricing.records, StoreUse::peek);  // refuses what can be no store
+  if (!records_) open_store_of(options.pricing.records, StoreUse::peek);  // throws if the path can be no store
 }
 
 std::optional<KeptPlan> PlanCache::find(const planner::Graph& graph) const {
@@ -57,7 +57,7 @@ std::optional<KeptPlan> PlanCache::find(const planner::Graph& graph) const {
     const auto used = Json::parse(row->records_json).get<std::map<std::string, std::string>>();
     if (records_ && !records_->still_has(used)) return std::nullopt;
     KeptPlan plan = restored(*row, graph);
-    // Of calibrated prices the mesh has those of the calibration.
+    // The alpha and beta of calibrated prices come from the calibration.
     const Json manifest = Json::parse(manifest_);
     for (size_t axis = 0; axis < static_cast<size_t>(graph.mesh.num_axes); ++axis) {
       plan.priced.graph.mesh.alpha[axis] = manifest["alpha"][axis];
@@ -65,7 +65,7 @@ std::optional<KeptPlan> PlanCache::find(const planner::Graph& graph) const {
     }
     return plan;
   } catch (const std::exception& error) {
-    warn(fmt::format("{}: a plan in it cannot be read and is made again: {}", path_, error.what()));
+    warn(fmt::format("{}: a stored plan cannot be read and is made again: {}", path_, error.what()));
     return std::nullopt;
   }
 }

@@ -1,9 +1,9 @@
-// tools/cli/plan/plan_cache.h -- plans that are kept in --cache and found again.
+// tools/cli/plan/plan_cache.h -- keeps plans in --cache and finds them again.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan is found by all that decides it: graph, mesh, prices, options and the planner's version by one hash, then the
-// kernel records in its prices, each by its own. Where any differs the graph is planned again, and the new plan takes
-// the old one's place. Plans that cannot be kept cost a log line.
+// A plan is found by the hash of its inputs: graph, mesh, prices, options and the planner's version. The kernel records
+// in its prices are then compared by hashes of their own. If any of them differs, the graph is planned again, and the
+// new plan replaces the old one. A plan that cannot be kept costs a log line.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,14 +13,14 @@
 namespace seqtile::cli {
 
 struct KeptPlan {
-  Priced priced;  ///< of one that was found, with the chosen strategies alone
+  Priced priced;  ///< a plan that was found has only its chosen strategies
   planner::Solution solution;
-  double ms = 0;  ///< that planning took
+  double ms = 0;  ///< milliseconds that planning took
 };
 
 class PlanCache {
  public:
-  /// Requires: --cache. Errors: bad input where it can be no store; those of a calibration of another mesh.
+  /// Requires: --cache. Errors: bad input if the path can be no store or the calibration is of another mesh.
   PlanCache(const planner::Graph& graph, const PriceSources& sources, const PlanOptions& options);
 
   std::optional<KeptPlan> find(const planner::Graph& graph) const;

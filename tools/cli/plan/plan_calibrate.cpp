@@ -1,4 +1,4 @@
-// tools/cli/plan/plan_calibrate.cpp -- `seqtile plan calibrate`: measures the file that --calibration takes.
+// tools/cli/plan/plan_calibrate.cpp -- `seqtile plan calibrate`: measures and writes the file for --calibration.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -13,10 +13,10 @@
 namespace seqtile::cli {
 namespace {
 
-/// Beyond this root mean square of relative errors the two numbers say little of the times they stand for.
+/// Root mean square of the relative errors above which alpha and beta describe the measured times badly.
 constexpr double kBadResidual = 0.5;
 
-/// Progress, on standard error.
+/// Prints progress on standard error.
 void note(const std::string& line) { fmt::print(stderr, "calibrate: {}\n", line); }
 
 /// Ranks of each mesh axis. Errors: bad input.
@@ -33,8 +33,8 @@ std::vector<int> axes_of(const PlanOptions& options) {
                           options.mesh));
   if (mesh.devices(mesh.all()) > channel::kMaxRanks)
     bad_input(
-        fmt::format("--mesh {}: {} ranks, a fabric has at most {}; measure a smaller mesh, alpha and beta are of "
-                    "a message and of a byte",
+        fmt::format("--mesh {}: {} ranks, a fabric has at most {}; measure a smaller mesh: alpha is per "
+                    "message, beta per byte",
                     options.mesh, mesh.devices(mesh.all()), channel::kMaxRanks));
   return axes;
 }
@@ -52,7 +52,7 @@ CalibrationSetup setup_of(const Options& options, int ranks) {
   if (!options.dtype.empty()) setup.dtype = parse_dtype_flag(options.dtype);
   const int cores = cores_available();
   if (ranks * setup.threads > cores)
-    warn(fmt::format("{} ranks of {} on {}: they take turns, and so all times are longer than on cores of their own",
+    warn(fmt::format("{} ranks of {} on {}: the ranks take turns, so that all times are longer than with a core each",
                      ranks, format_counted(setup.threads, "thread"), format_counted(cores, "core")));
   return setup;
 }
@@ -68,8 +68,8 @@ planner::LinkFit measure_links(const Session& session, const CalibrationSetup& s
   if (fit.residual > kBadResidual)
     warn(
         fmt::format("{} ranks: with alpha {:.3g} s and beta {:.3g} s the model is {:.0f} % off the times measured "
-                    "(root mean square): other programs, or caches that the large sizes leave; the lines above show "
-                    "which, and where nothing else runs another run may fit",
+                    "(root mean square): other programs ran, or the large sizes exceed the caches; the lines above "
+                    "show which sizes differ; run again while no other program runs",
                     ranks, fit.alpha, fit.beta, 100 * fit.residual));
   return fit;
 }
@@ -78,7 +78,7 @@ planner::Calibration measure(const Session& session, const CalibrationSetup& set
                              int ranks) {
   planner::Calibration calibration;
   planner::Measured measured{{}, setup.fabric, axes, setup.threads, std::string(dtype_name(setup.dtype)), {}};
-  std::map<int, planner::LinkFit> fits;  // axes of as many ranks are the same ranks here
+  std::map<int, planner::LinkFit> fits;  // axes with equally many ranks are the same ranks here
   for (const int axis : axes) {
     if (!fits.contains(axis)) fits[axis] = measure_links(session, setup, axis);
     calibration.alpha.push_back(fits[axis].alpha);
@@ -87,7 +87,7 @@ planner::Calibration measure(const Session& session, const CalibrationSetup& set
   }
   const DeviceMeasurement device = measure_device(session, setup, ranks);
   calibration.device = device.facts;
-  calibration.overlap_slowdown = 2;  // a rank on CPUs sends with the cores that compute
+  calibration.overlap_slowdown = 2;  // ranks on CPUs send with the cores that compute
   measured.machine = device.machine;
   note(fmt::format("{} ranks at once, each: {:.1f} GFLOP/s of products, {:.1f} GB/s of memory, {} a kernel of one row",
                    ranks, 1e-9 * device.facts.peak_flops, 1e-9 * device.facts.bandwidth,
@@ -107,18 +107,18 @@ void add_calibrate_flags(CLI::App& command, PlanOptions& options) {
   command.add_option("--ranks", records.ranks, "Ranks of a mesh of one axis (default: 2)")
       ->type_name("P")
       ->excludes(&mesh);
-  command.add_option("--fabric", records.fabric, "What the ranks are: threads or processes")
+  command.add_option("--fabric", records.fabric, "Kind of ranks: threads or processes")
       ->type_name("F")
       ->capture_default_str();
   command.add_option("--threads", records.threads, "Threads of a rank (default: the cores, divided among the ranks)")
       ->type_name("N");
   command.add_option("--dtype", records.dtype, "f32, bf16 or f16 (default: f32)")->type_name("DTYPE");
   add_stores(command, records);
-  command.add_option("-o,--output", options.out, "Where the calibration goes (default: -, standard output)")
+  command.add_option("-o,--output", options.out, "File for the calibration (default: -, standard output)")
       ->type_name("FILE");
 }
 
-/// Refuses paths that can be no stores before anything is measured. A new --cache is one without records: it is made.
+/// Refuses paths that can be no stores before anything is measured. Makes an absent --cache, without records.
 void prepare_stores(const Options& options) {
   check_stores_of(options);
   if (!options.cache.empty() && !std::filesystem::exists(options.cache)) open_store_of(options, StoreUse::write);

@@ -1,4 +1,4 @@
-// tools/cli/plan/plan_comm.cpp -- `seqtile plan comm`: what summing a model's gradients over a mesh costs, nine ways.
+// tools/cli/plan/plan_comm.cpp -- `seqtile plan comm`: the cost of nine ways to sum a model's gradients over a mesh.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -62,7 +62,7 @@ void add_comm_flags(CLI::App& command, PlanOptions& options) {
   calibration.type_name("FILE");
   options.pricing.records.device.clear();
   command
-      .add_option("--device", options.pricing.records.device, "Whose the calibration is (default: cpu, this machine)")
+      .add_option("--device", options.pricing.records.device, "Device of the calibration (default: cpu, this machine)")
       ->type_name("NAME")
       ->needs(&calibration);
 }
@@ -77,8 +77,8 @@ int run_comm(const Session&, const PlanOptions& options) {
   const planner::TrafficAdvice advice = planner::advise(planner::gradients_of(graph, calibration), mesh, calibration);
   print_ways(advice);
   print_line(fmt::format(
-      "{} of gradients on each of {} devices; a backward pass of {}; while both are busy kernels and "
-      "links take {:.3g} times as long",
+      "{} of gradients on each of {} devices; a backward pass of {}; kernels and links "
+      "take {:.3g} times as long while both are busy",
       format_bytes(advice.gradient_bytes), devices, format_us(advice.backward_s * 1e6), calibration.overlap_slowdown));
   print_line("best: " + advice.why);
   if (!options.json) return kDone;

@@ -1,4 +1,4 @@
-// tools/cli/plan/plan_model.cpp -- `seqtile plan model`: from a model's config.json to a graph of its operators.
+// tools/cli/plan/plan_model.cpp -- `seqtile plan model`: makes a graph of operators from a model's config.json.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

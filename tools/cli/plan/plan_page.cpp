@@ -1,4 +1,4 @@
-// tools/cli/plan/plan_page.cpp -- a plan as one page of HTML: pictures of memory and costs, and a table to search in.
+// tools/cli/plan/plan_page.cpp -- a plan as a page of HTML: pictures of memory and costs, and a table to search.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -79,7 +79,7 @@ class Page {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
 
-  /// A bar of the three parts, `scale` wide for a unit of cost.
+  /// Draws a bar of the three parts of a cost; `scale` is the width of a unit of cost.
   void draw_bar(const planner::OperatorCost& cost, double scale) {
     add("<svg width=\"{}\" height=\"12\">", kBar);
     double left = 0;
@@ -113,7 +113,7 @@ class Page {
     add("\n");
   }
 
-  /// Bytes after each step as an area, over those of the parameters.
+  /// Draws the bytes after each step as an area, and the bytes of the parameters in front.
   void draw_memory() {
     const planner::MemoryTimeline timeline = planner::memory_timeline(graph_, problem_, solution_.choices);
     const double most = std::max(timeline.peak(), 1.0), steps = static_cast<double>(timeline.bytes.size());
@@ -138,7 +138,8 @@ class Page {
       add("<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#e4e4e4\"/><text x=\"0\" "
           "y=\"{3:.1f}\" fill=\"#606060\">{4}</text>\n",
           x(0), x(steps), y(share * most), y(share * most) + 4, format_bytes(share * most));
-    add("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#606060\">what is held all the time: the lower area</text>\n</svg>\n",
+    add("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#606060\">lower area: memory that is held all the "
+        "time</text>\n</svg>\n",
         x(0), kTop + kHeight + 16);
   }
 

@@ -18,7 +18,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// Whether the strategies are made here. Errors: bad input where the file has some, but not of all nodes.
+/// True if the planner makes the strategies. Errors: bad input if the file has strategies of some nodes only.
 bool makes_strategies(const planner::Graph& graph, const std::string& name, const PricingOptions& options) {
   if (options.strategies == "own") return true;
   const auto first =
@@ -31,11 +31,11 @@ bool makes_strategies(const planner::Graph& graph, const std::string& name, cons
       fmt::format("{}: node {} has no \"strategies\"; --strategies own makes those of all nodes", name, first->name));
 }
 
-/// Flags that would do nothing.
+/// Refuses flags that would have no effect.
 void check_options(const PricingOptions& options) {
   const Options& records = options.records;
   if (!records.device.empty() && records.cache.empty() && options.calibration.empty())
-    bad_input("--device requires --cache or --calibration, of which it says whose they are");
+    bad_input("--device requires --cache or --calibration: it names their device");
   if (options.is_calibrated() && options.strategies == "file")
     bad_input("--strategies file has no prices in seconds: --costs calibrated makes strategies of its own");
   if (options.is_calibrated()) return;
@@ -45,20 +45,20 @@ void check_options(const PricingOptions& options) {
       bad_input(fmt::format("{} {}: it is for --costs calibrated; add that, or leave {} out", flag, value, flag));
 }
 
-/// Without --device they are this machine's.
+/// The default device is this machine's CPU.
 Options with_device(Options records) {
   if (records.device.empty()) records.device = "cpu";
   return records;
 }
 
-/// Without --threads those of the ranks that were measured. On GPUs the host's threads do not count.
+/// The default of --threads is the thread count of the measured ranks. On GPUs the host's threads do not count.
 Options with_threads(Options records, const std::optional<planner::Measured>& measured) {
   if (records.threads.empty() && measured && records.device == "cpu")
     records.threads = std::to_string(measured->threads);
   return records;
 }
 
-/// Kernel times of other threads are beside the facts of a rank.
+/// Refuses kernel times with other threads than the ranks of the calibration.
 void check_threads(const planner::Measured& measured, const Options& given, const std::string& file) {
   const Options records = with_device(given);
   if (records.threads.empty() || records.device != "cpu" || one_thread_count(records) == measured.threads) return;
@@ -99,19 +99,20 @@ void add_pricing_options(CLI::App& command, PricingOptions& options) {
   options.records.device.clear();
   command
       .add_option("--device", options.records.device,
-                  "Whose the calibration and the times in --cache are (default: cpu, this machine)")
+                  "Device of the calibration and of the times in --cache (default: cpu, this machine)")
       ->type_name("NAME");
   command
       .add_option("--threads", options.records.threads,
-                  "With --cache: threads of one launch (default: those of the calibration's ranks, else all cores)")
+                  "With --cache: threads of one launch (default: the calibration's threads, else all cores)")
       ->type_name("N")
       ->needs(&cache);
 }
 
 void add_strategies_choice(CLI::App& command, PricingOptions& options) {
   command
-      .add_option("--strategies", options.strategies,
-                  "file: those in the file; own: made here (default: the file's where it has them)")
+      .add_option(
+          "--strategies", options.strategies,
+          "file: strategies of the file; own: strategies of the planner (default: the file's, if it has strategies)")
       ->check(CLI::IsMember({"file", "own"}));
 }
 
@@ -119,7 +120,7 @@ planner::Calibration calibration_of(const std::string& file, const Options& give
   if (file.empty()) return {};
   const planner::Calibration calibration = planner::read_calibration(file);
   const Options records = with_device(given);
-  if (!calibration.measured) {  // prices of any device, but a mistyped name is told
+  if (!calibration.measured) {  // prices without a machine suit any device, but a mistyped device is an error
     if (!given.device.empty()) open_device_of(records, 1);
     return calibration;
   }

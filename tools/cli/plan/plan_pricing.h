@@ -13,17 +13,18 @@
 namespace seqtile::cli {
 
 struct PricingOptions {
-  std::string costs = "compat";   ///< or "calibrated"
-  std::string calibration;        ///< a file; empty: defaults
-  Options records;                ///< --cache, and, of calibrated prices, --device (empty: this machine) and --threads
-  bool has_memory_limit = false;  ///< calibrated: parameters may be kept in parts
-  std::string strategies;         ///< compat: "file" or "own"; empty: the file's where it has them
+  std::string costs = "compat";  ///< "compat" or "calibrated"
+  std::string calibration;       ///< path of a file; empty: defaults
+  /// --cache; for calibrated prices also --device (empty: this machine) and --threads.
+  Options records;
+  bool has_memory_limit = false;  ///< calibrated: parameters may be cut over devices
+  std::string strategies;         ///< compat: "file" or "own"; empty: the file's, if it has strategies
 
   bool is_calibrated() const { return costs == "calibrated"; }
 };
 
 void add_pricing_options(CLI::App& command, PricingOptions& options);
-/// Of a graph in a file.
+/// Adds --strategies, for a graph in a file.
 void add_strategies_choice(CLI::App& command, PricingOptions& options);
 
 struct Priced {
@@ -32,28 +33,28 @@ struct Priced {
   planner::UnknownOperators unknown;
 };
 
-/// What prices are made of beside the graph, read once.
+/// All inputs of prices except the graph, read once.
 struct PriceSources {
   planner::Calibration calibration = {};
-  std::shared_ptr<RecordedKernels> records = nullptr;  ///< null where there is no --cache, or the prices are compat
+  std::shared_ptr<RecordedKernels> records = nullptr;  ///< null without --cache and for compat prices
 };
-/// Errors: bad input (options that do not go together, a calibration of another machine), and those of the files.
+/// Errors: bad input for options that exclude each other and for a calibration of another machine; as the readers.
 PriceSources read_sources(const autotune::Registry& registry, const PricingOptions& options);
-/// Of a file, empty: the defaults. Errors: as planner::read_calibration(), and where it was measured on another machine
-/// than `records` name.
+/// Reads a calibration; without a file returns the defaults. Errors: as planner::read_calibration(); bad
+/// input for a calibration of another machine than the machine of `records`.
 planner::Calibration calibration_of(const std::string& file, const Options& records);
 
-/// `name` of the graph is for messages. Errors: bad input (strategies of some nodes, a calibration of another mesh).
+/// `name` is for messages. Errors: bad input for strategies of some nodes only and for a calibration of another mesh.
 Priced price(const PriceSources& sources, planner::Graph graph, const std::string& name, const PricingOptions& options);
 
-/// What a plan's sum is made of. Of calibrated costs in seconds.
+/// The parts of a plan's calibrated cost, in seconds.
 struct CostParts {
   double compute = 0, communication = 0, resharding = 0;
-  int kernels = 0, measured = 0;  ///< times of kernels, forward and backward; those of them from records
+  int kernels = 0, measured = 0;  ///< kernel times of both passes, and the part from records
 };
 CostParts parts_of(const Priced& priced, const planner::Solution& solution);
 
-/// What is worth a warning: operators that are unknown, and prices that are not of the graph's phase.
+/// Warnings of a plan: unknown operators, and prices of another phase than the graph's.
 std::vector<std::string> warnings_of(const Priced& priced, const PricingOptions& options);
 
 }  // namespace seqtile::cli

@@ -26,12 +26,12 @@ using models::ModelTensor;
 using models::PlannedModel;
 using models::PlannedStep;
 
-/// Longer than a rank needs to see that all have come.
+/// Delay of the common start; a rank needs less time to see that all ranks have come.
 constexpr auto kStart = std::chrono::microseconds(300);
 constexpr int kWarmups = 2;
 constexpr uint64_t kSeed = 1;
 
-/// One rank in the race.
+/// One rank of the race.
 class Runner {
  public:
   Runner(Engine& engine, Fabric& fabric, const RaceOptions& options, std::vector<PlanTimes>& times)
@@ -46,7 +46,7 @@ class Runner {
       models_.emplace_back();
       try {
         models_.back() = std::make_unique<PlannedModel>(engine_, fabric_, model, graph, choices, weights);
-      } catch (const Error& error) {  // of all ranks alike
+      } catch (const Error& error) {  // all ranks throw the same error
         if (error.code() != ErrorCode::unsupported || plan == 0) throw;
         times_[plan].refusal = error.what();
         continue;
@@ -99,7 +99,7 @@ class Runner {
       options_.progress(activity, done, options_.rounds * (options_.times_steps ? 2 : 1));
   }
 
-  /// Seconds from the start, which is the same for all ranks, to this one's end.
+  /// Starts all ranks together. Returns the seconds from the common start to this rank's end.
   double run_together(const std::function<void()>& work) {
     const auto now = std::to_string(Clock::now().time_since_epoch().count());
     Clock::rep last = 0;
@@ -110,7 +110,7 @@ class Runner {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  /// Plans that can be run; the same order on all ranks.
+  /// The plans that can run, in the same random order on all ranks.
   std::vector<size_t> shuffled() {
     std::vector<size_t> order;
     for (size_t plan = 0; plan < models_.size(); ++plan)
@@ -141,7 +141,7 @@ class Runner {
   Fabric& fabric_;
   const RaceOptions& options_;
   std::vector<PlanTimes>& times_;
-  std::vector<std::unique_ptr<PlannedModel>> models_;  ///< null: refused
+  std::vector<std::unique_ptr<PlannedModel>> models_;  ///< null: a refused plan
   std::mt19937 random_{11};
 };
 
@@ -149,7 +149,7 @@ void take_slower(std::vector<double>& seconds, const std::vector<double>& theirs
   for (size_t i = 0; i < seconds.size(); ++i) seconds[i] = std::max(seconds[i], theirs[i]);
 }
 
-/// The last rank's of each round.
+/// The times of the slowest rank in each round.
 std::vector<PlanTimes> of_all_ranks(std::vector<std::vector<PlanTimes>> by_rank) {
   std::vector<PlanTimes> result = std::move(by_rank.front());
   for (size_t rank = 1; rank < by_rank.size(); ++rank)

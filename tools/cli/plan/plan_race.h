@@ -1,8 +1,8 @@
-// tools/cli/plan/plan_race.h -- plans of one graph of decoder layers, run on ranks against each other.
+// tools/cli/plan/plan_race.h -- races plans of one graph of decoder layers on ranks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks are threads, with one core each. They start a run together; its time is that of the last one to end. In each
-// round every plan runs once, in random order, so that what a machine does meanwhile meets all of them.
+// Ranks are threads with one core each. They start a run together; the time of the run is the time of the slowest rank.
+// Each round runs all plans once, in random order, so that disturbances of the machine hit all plans alike.
 #pragma once
 #include <functional>
 #include <span>
@@ -16,13 +16,13 @@ namespace seqtile::cli {
 
 struct RaceOptions {
   int ranks = 2, rounds = 11;
-  bool times_steps = false;  ///< besides, in rounds of their own
-  std::string cache;         ///< tuning.db; empty: the user's
-  /// Of rank 0, between runs: what comes next, and how many of all rounds are done.
+  bool times_steps = false;  ///< also times single steps, in rounds of their own
+  std::string cache;         ///< path of tuning.db; empty: the user's
+  /// Called on rank 0 between runs, with the next activity and the number of finished rounds.
   std::function<void(const std::string& activity, int64_t done, int64_t total)> progress;
 };
 
-/// A launch of each rank, over all rounds.
+/// The times of one launch on all ranks.
 struct StepTime {
   std::vector<int> nodes;
   bool is_change = false;
@@ -31,13 +31,13 @@ struct StepTime {
 };
 
 struct PlanTimes {
-  std::string refusal;          ///< why the plan cannot be run; then there is nothing else
+  std::string refusal;          ///< reason why the plan cannot run; the other fields are then empty
   std::vector<double> seconds;  ///< by round
   std::vector<StepTime> steps;
-  double difference = 0;  ///< from the first plan: the largest of any element, results are of order 1
+  double difference = 0;  ///< largest difference of an element from the first plan's result; results are of order 1
 };
 
-/// By plan. Errors: those of PlannedModel but unsupported, and of the first plan all.
+/// Returns the times by plan. Errors: as PlannedModel, except `unsupported` of any plan but the first.
 std::vector<PlanTimes> race_plans(const Session& session, const models::Model& model, const planner::Graph& graph,
                                   std::span<const planner::Choices> plans, const RaceOptions& options);
 

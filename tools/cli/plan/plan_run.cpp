@@ -22,9 +22,9 @@
 namespace seqtile::cli {
 namespace {
 
-/// Predictions that are closer than this say nothing of the order.
+/// Ratio of predictions below which they do not predict an order.
 constexpr double kClear = 1.10;
-/// Between results of two plans, which are of order 1: their sums are taken in another order.
+/// Tolerance between results of two plans. Results are of order 1, and plans add in different orders.
 double tolerance_of(DType dtype) { return dtype == DType::f32 ? 1e-3 : 0.15; }
 
 struct Contestant {
@@ -67,8 +67,8 @@ Priced price_block(const Session& session, const models::Model& model, const Pla
   const planner::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
   if (options.pricing.calibration.empty())
     bad_input(
-        fmt::format("plan run needs --calibration FILE, what this machine takes; `seqtile plan calibrate "
-                    "--ranks {} --threads 1 -o FILE` measures it",
+        fmt::format("plan run needs --calibration FILE, the costs of this machine; `seqtile plan calibrate "
+                    "--ranks {} --threads 1 -o FILE` measures them",
                     options.run.ranks));
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
@@ -76,8 +76,9 @@ Priced price_block(const Session& session, const models::Model& model, const Pla
   pricing.records.threads = "1";
   const PriceSources sources = read_sources(session.registry, pricing);
   if (const auto& measured = sources.calibration.measured; measured && measured->dtype != dtype_name(model.dtype))
-    bad_input(fmt::format("{}: measured with products of {}, the plans are of {}; give --dtype {}, or measure with it",
-                          pricing.calibration, measured->dtype, dtype_name(model.dtype), measured->dtype));
+    bad_input(
+        fmt::format("{}: measured with products of {}, but the plans are of {}; give --dtype {}, or calibrate anew",
+                    pricing.calibration, measured->dtype, dtype_name(model.dtype), measured->dtype));
   return price(
       sources,
       models::model_graph(
@@ -96,22 +97,22 @@ std::vector<Contestant> named_plans(const Priced& priced) {
   return plans;
 }
 
-/// The best plan of all. It is one of the others where it costs as much.
+/// The cheapest of all plans. Its cost may equal a named plan's.
 Contestant own_plan(const Priced& priced) {
   planner::Solution best = planner::solve(priced.problem);
   return {"the planner's own", std::move(best.choices), best.objective};
 }
 bool costs_less(const Contestant& plan, const Contestant& than) { return plan.predicted < than.predicted * (1 - 1e-9); }
 
-// --- what came out
+// --- results
 
 struct Pair {
   size_t faster, slower;  ///< as predicted
 };
 
 struct Verdict {
-  std::vector<Pair> clear, wrong;  ///< pairs that are predicted clearly apart; those of them that are not so
-  std::vector<size_t> different;   ///< plans with other results
+  std::vector<Pair> clear, wrong;  ///< clear: pairs predicted clearly apart; wrong: clear pairs measured the other way
+  std::vector<size_t> different;   ///< plans whose results differ from the first plan's
 };
 
 double measured(const PlanTimes& times) { return autotune::median(times.seconds); }
@@ -153,20 +154,20 @@ void print_verdict(const std::vector<Contestant>& plans, const std::vector<PlanT
     print_line(fmt::format("wrong: {} should be {:.0f} % slower than {}, and takes {} against {}", plans[slower].name,
                            100 * (plans[slower].predicted / plans[faster].predicted - 1), plans[faster].name,
                            format_us(1e6 * measured(times[slower])), format_us(1e6 * measured(times[faster]))));
-  print_line(fmt::format("{} of plans predicted at least {:.0f} % apart, {} in the order that was predicted",
+  print_line(fmt::format("{} of plans predicted at least {:.0f} % apart, {} in the predicted order",
                          format_counted(std::ssize(verdict.clear), "pair"), 100 * (kClear - 1),
                          verdict.clear.size() - verdict.wrong.size()));
 }
 
 // --- operators
 
-/// An operator of all layers together.
+/// The times of an operator, summed over all layers.
 struct OperatorTime {
   std::string name, strategy;
   double predicted = 0, measured = 0;
 };
 
-/// "self_attn_q_proj" of "model_layers_1_self_attn_q_proj".
+/// "self_attn_q_proj" for "model_layers_1_self_attn_q_proj".
 std::string name_in_layer(const std::string& name) {
   constexpr std::string_view kLayers = "model_layers_";
   if (!name.starts_with(kLayers)) return name;
@@ -244,8 +245,8 @@ void print_best(const Priced& priced, const Contestant& own, const std::string& 
     measured += strategy.measured;
   }
   print_line(
-      fmt::format("of all plans the best is predicted to take {}: {}; {} of its {} kernel times are measured, "
-                  "the others by a roofline",
+      fmt::format("the best of all plans is predicted to take {}: {}; {} of its {} kernel times are measured, "
+                  "the others come from a roofline",
                   format_us(1e6 * own.predicted), name, measured, kernels));
 }
 
@@ -266,7 +267,7 @@ std::vector<PlanTimes> times_of(const Session& session, const models::Model& mod
 
 void check_ranks(int ranks) {
   if (ranks > cores_available())
-    warn(fmt::format("{} ranks on {}: they share cores, and times say little", ranks,
+    warn(fmt::format("{} ranks on {}: the ranks share cores, so that times say little", ranks,
                      format_counted(cores_available(), "core")));
 }
 
@@ -297,11 +298,11 @@ void add_run_flags(CLI::App& command, PlanOptions& options) {
   command.add_flag("--operators", run.operators, "Time each operator too, by itself");
   command
       .add_option("--calibration", options.pricing.calibration,
-                  "JSON of links and device, of `seqtile plan calibrate` here; it is required")
+                  "JSON of links and device, from `seqtile plan calibrate` on this machine; required")
       ->type_name("FILE");
   command
       .add_option("--cache", options.pricing.records.cache,
-                  "tuning.db: its times are predictions, its configurations are run (default: a roofline)")
+                  "tuning.db: its times predict, its configurations run (default: predictions by a roofline)")
       ->type_name("FILE");
 }
 

@@ -1,4 +1,4 @@
-// tools/cli/plan/plan_text.cpp -- a plan for Graphviz and for PyTorch.
+// tools/cli/plan/plan_text.cpp -- a plan as text for Graphviz and for PyTorch.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// For quotation marks of DOT and of Python.
+/// Escapes a text for the quotation marks of DOT and Python.
 std::string in_quotes(const std::string& text) {
   std::string result;
   for (const char c : cache::one_line(text, text.size())) {
@@ -22,7 +22,7 @@ std::string in_quotes(const std::string& text) {
   return result;
 }
 
-/// "[Shard(0), Replicate()]".
+/// The placements of a layout, "[Shard(0), Replicate()]".
 std::string placements(const planner::Mesh& mesh, planner::Layout layout) {
   std::string text = "[";
   for (int axis = 0; axis < mesh.num_axes; ++axis) {
@@ -34,7 +34,7 @@ std::string placements(const planner::Mesh& mesh, planner::Layout layout) {
   return text + "]";
 }
 
-/// Of one tensor, or a tuple of them.
+/// The placements of one tensor, or of a tuple of tensors.
 std::string placements(const planner::Mesh& mesh, const std::vector<planner::Layout>& layouts, bool is_tuple) {
   if (!is_tuple) return layouts.empty() ? "None" : placements(mesh, layouts.front());
   std::string text = "(";
@@ -42,13 +42,13 @@ std::string placements(const planner::Mesh& mesh, const std::vector<planner::Lay
   return text + ")";
 }
 
-/// Of operands: partial sums in their layouts are those of gradients.
+/// The layouts of operands without partial sums, which stand for the gradients' partial sums.
 std::vector<planner::Layout> values_of(std::vector<planner::Layout> layouts) {
   for (planner::Layout& layout : layouts) layout = layout.with_partial(0);
   return layouts;
 }
 
-/// By qualified name: "layers.0.weight". A module's own are named by its path.
+/// Layouts of parameters by qualified name, such as "layers.0.weight". A module's own parameters go by its path.
 using Parameters = std::vector<std::pair<std::string, planner::Layout>>;
 
 Parameters parameters_of(const planner::Node& node, const planner::Strategy& strategy) {
@@ -103,8 +103,8 @@ std::string plan_dtensor(const Priced& priced, const planner::Solution& solution
                                placements(graph.mesh, strategy.results, node.is_tuple));
   }
   return fmt::format(
-      "# Placements by axis of the mesh: parameters by qualified name; of each operator those that its "
-      "inputs must\n# have, and those of its output.\n"
+      "# Placements by axis of the mesh: parameters by qualified name; activations by operator, with the placements "
+      "that\n# its inputs must have and the placement of its output.\n"
       "from torch.distributed.tensor import Partial, Replicate, Shard\n\n"
       "mesh_shape = ({})\n\nparameters = {{\n{}}}\n\nactivations = {{\n{}}}\n",
       mesh, parameters, activations);

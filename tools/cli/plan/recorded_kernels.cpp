@@ -15,11 +15,11 @@
 namespace seqtile::cli {
 namespace {
 
-/// A call as launches of a registered operation.
+/// Launches of a registered operation that do the work of a planner's call.
 struct Launches {
   autotune::Workload workload;
   int64_t length = 0;
-  double count = 1;  ///< less than 1 where a part of one is all the work
+  double count = 1;  ///< below 1 for a part of a launch
 };
 
 std::optional<Launches> launches_of(const planner::KernelCall& call) {
@@ -41,7 +41,7 @@ std::optional<Launches> launches_of(const planner::KernelCall& call) {
                     sizes[0], 1);
   }
   const bool is_backward = call.operation == "attention_backward";
-  // Ranks that share a sequence's queries share its work, also under a causal mask, where rows are cut for it.
+  // Ranks that share a sequence's queries share its work, even under a causal mask, because rows are cut evenly for it.
   if ((is_backward || call.operation == "attention") && sizes[3] <= sizes[4])
     return launches(is_backward ? "attention_backward" : "attention_forward",
                     {{"heads", sizes[1]}, {"kv_heads", sizes[2]}, {"head_dim", sizes[5]}}, sizes[4],
@@ -49,10 +49,10 @@ std::optional<Launches> launches_of(const planner::KernelCall& call) {
   return std::nullopt;
 }
 
-/// "linear {"dtype":...}".
+/// The name of a kernel, "linear {"dtype":...}".
 std::string name_of(const autotune::Workload& workload) { return workload.operation + " " + workload.json(); }
 
-/// Errors: invalid_argument on another text.
+/// The inverse of name_of(). Errors: invalid_argument on any other text.
 autotune::Workload parse_workload(const std::string& name) {
   const size_t space = std::min(name.find(' '), name.size());
   const autotune::Fields all = autotune::Fields::parse(name.substr(std::min(space + 1, name.size())));
@@ -64,7 +64,7 @@ autotune::Workload parse_workload(const std::string& name) {
   return workload;
 }
 
-/// Of what prices are made of.
+/// A hash of the records' parts that enter prices.
 std::string hash_of(const std::vector<cache::Record>& records) {
   constexpr size_t kDigits = 16;
   if (records.empty()) return "";
@@ -97,7 +97,7 @@ const RecordedKernels::Kernel& RecordedKernels::kernel_of(const autotune::Worklo
   return place->second;
 }
 
-/// Of fields that the operation does not take there are no records.
+/// A workload with fields that the operation does not take has no records.
 RecordedKernels::Kernel RecordedKernels::read(const autotune::Workload& workload) {
   const autotune::OpDef& op = registry_.find(workload.operation);
   try {

@@ -12,21 +12,21 @@
 
 namespace seqtile::cli {
 
-/// Times of the registered operation that a call is, at its static fields, between the lengths that were measured.
-/// Modelled records are not measured. The registry outlives it.
+/// Times of the registered operation that does a call's work, at the call's static fields, interpolated between the
+/// measured lengths. Modelled records do not count as measured. Requires: the registry outlives the object.
 class RecordedKernels {
  public:
-  /// Errors: as open_device_of() and open_store_of() for an existing --cache.
+  /// Errors: as open_device_of(), and as open_store_of() for an existing --cache.
   RecordedKernels(const autotune::Registry& registry, const Options& options);
 
-  /// Nothing where there are no records.
+  /// Seconds of a call, or nullopt without records.
   std::optional<double> seconds(const planner::KernelCall& call);
-  /// By kernel, operation and static fields, a hash of its records: of all that seconds() was asked for, empty where
-  /// there are none.
+  /// Hashes of the records of all kernels that seconds() was asked for, by kernel (operation and static fields). The
+  /// hash is empty for a kernel without records.
   std::map<std::string, std::string> used() const;
-  /// Whether the records of these kernels are still those. Such kernels are counted as asked for.
+  /// True if the records of these kernels still have these hashes. The kernels then count as asked for.
   bool still_has(const std::map<std::string, std::string>& used);
-  /// Device, threads and release of the records, as a text.
+  /// Device, threads and release of the records, as JSON.
   std::string environment() const;
 
  private:
@@ -44,7 +44,7 @@ class RecordedKernels {
   std::map<std::string, Kernel> kernels_;
 };
 
-/// The times of `records`; of other calls those of `otherwise`.
+/// The times of `records`, and of `otherwise` for calls without records.
 planner::KernelTimes recorded_kernel_times(std::shared_ptr<RecordedKernels> records, planner::KernelTimes otherwise);
 
 }  // namespace seqtile::cli

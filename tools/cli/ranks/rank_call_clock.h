@@ -1,8 +1,7 @@
-// tools/cli/ranks/rank_call_clock.h -- measures the time from the entry of a fused call to its first program, on CPU
-// ranks.
+// tools/cli/ranks/rank_call_clock.h -- times fused calls on CPU ranks from the entry to the first program.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A channel's timeline tells when the programs of an epoch begin, by the clock that the host reads too.
+// The clock reads a channel's timeline, which has the start times of an epoch's programs by the host's clock.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -16,7 +15,7 @@ class RankCallClock {
  public:
   explicit RankCallClock(Channel& channel) : channel_(channel), timeline_(channel, kEvents) {}
 
-  /// Before the first call of a group. Waits for earlier launches.
+  /// Called before the first call of a group. Waits for earlier launches.
   void begin_group() {
     first_epoch_ = static_cast<int64_t>(channel_.epoch()) + 1;
     entries_ns_.clear();
@@ -25,7 +24,7 @@ class RankCallClock {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     entries_ns_.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   }
-  /// Microseconds from the entry of each of the group's calls to its first program; what the ring lost is left out.
+  /// Microseconds from entry to first program, of each call in the group whose event is still in the timeline's ring.
   std::vector<double> call_us() const {
     std::vector<double> times;
     for (const TimelineEvent& event : timeline_.events()) {
@@ -42,7 +41,7 @@ class RankCallClock {
   Channel& channel_;
   Timeline timeline_;
   int64_t first_epoch_ = 0;
-  std::vector<int64_t> entries_ns_;  ///< of the group's calls
+  std::vector<int64_t> entries_ns_;  ///< entries of the group's calls
 };
 
 }  // namespace seqtile::cli

@@ -28,9 +28,9 @@ extern char** environ;
 namespace seqtile::cli {
 namespace {
 
-constexpr std::string_view kWorld = "world ", kOutcome = "outcome ";  // what a text at a meeting begins with
+constexpr std::string_view kWorld = "world ", kOutcome = "outcome ";  // first word of a text at a meeting
 
-/// For a rank that others have given up: it may be about to end, or it has stopped for good.
+/// Time for a rank that its peers have given up, before it is taken for dead.
 constexpr auto kGrace = std::chrono::seconds(5);
 
 struct OpenFile {
@@ -61,7 +61,7 @@ pid_t start_copy(int rank, int descriptor) {
   return pid;
 }
 
-/// Waits for a copy; one that does not end by itself is killed.
+/// Waits for a copy to end, and kills it after kGrace.
 void end(pid_t pid) {
   const auto start = std::chrono::steady_clock::now();
   while (waitpid(pid, nullptr, WNOHANG) == 0) {
@@ -70,7 +70,7 @@ void end(pid_t pid) {
   }
 }
 
-/// How a rank's command has ended.
+/// The result of a rank's command.
 struct Outcome {
   int exit_code = kDone;
   std::optional<Error> error;
@@ -101,7 +101,7 @@ Outcome outcome_of(const std::function<int()>& command) {
   }
 }
 
-/// The one that says most: an error that is not a complaint about another rank, any error, a code that is not 0.
+/// The outcome that says most: an error other than a complaint about another rank, else any error, else a nonzero code.
 Outcome worst_of(const std::vector<Outcome>& outcomes) {
   const auto weight = [](const Outcome& outcome) {
     if (outcome.error) return outcome.error->code() == ErrorCode::aborted ? 2 : 3;
@@ -110,8 +110,8 @@ Outcome worst_of(const std::vector<Outcome>& outcomes) {
   return *std::ranges::max_element(outcomes, {}, weight);
 }
 
-/// Collective: what all ranks go by. A rank that still wants a fabric hears here that another one has ended, and comes
-/// again.
+/// Returns the outcome for all ranks. Collective. A rank that still wants a fabric learns here that another rank has
+/// ended, and calls again.
 Outcome exchange_outcomes(Fabric& meeting, const Outcome& own) {
   std::vector<std::string> texts;
   const auto has_ended = [](const std::string& text) { return text.starts_with(kOutcome); };
@@ -122,7 +122,7 @@ Outcome exchange_outcomes(Fabric& meeting, const Outcome& own) {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::timeout && own.error) return own;
     return {kMachine, Error(ErrorCode::out_of_resources,
-                            fmt::format("the process of a rank has ended early: {}; see whether memory has run out",
+                            fmt::format("the process of a rank has ended early: {}; check whether memory has run out",
                                         own.error ? own.error->what() : error.what()))};
   }
   std::vector<Outcome> outcomes;
@@ -135,16 +135,16 @@ Outcome exchange_outcomes(Fabric& meeting, const Outcome& own) {
 RankProcess::RankProcess(std::unique_ptr<Fabric> meeting, bool is_copy)
     : meeting_(std::move(meeting)), is_copy_(is_copy) {
   if (rank() != 0 && !std::freopen("/dev/null", "w", stdout))
-    throw Error(ErrorCode::io, "/dev/null cannot be opened; see what the system lacks");
+    throw Error(ErrorCode::io, "/dev/null cannot be opened; check the limits of the system");
 }
 
 RankProcess::~RankProcess() {
-  meeting_.reset();  // who still waits for this rank does not any more
+  meeting_.reset();  // releases the ranks that still wait for this rank
   for (const pid_t pid : copies_) end(pid);
 }
 
 std::shared_ptr<RankProcess> RankProcess::of_mpi() {
-  // Never closed: MPI ends with the process. Its own plug-ins look for its symbols among the global ones.
+  // The library is never closed: MPI ends with the process. MPI's plug-ins look for its symbols among the global ones.
   void* library = dlopen(kMpiLibrary, RTLD_NOW | RTLD_GLOBAL);
   const auto* join_fabric = library ? static_cast<JoinMpiFabric*>(dlsym(library, kMpiJoinSymbol)) : nullptr;
   if (!join_fabric)
@@ -169,7 +169,7 @@ std::shared_ptr<RankProcess> RankProcess::start(int world_size) {
 }
 
 std::shared_ptr<RankProcess> RankProcess::join(const std::string& place) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the copies of a rank 0 that Ctrl-C has ended have nobody to work for
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // copies end with rank 0, even if Ctrl-C ends it
   OpenFile world;
   int rank = 0;
   if (std::sscanf(place.c_str(), "%d:%d", &rank, &world.descriptor) != 2)
@@ -177,7 +177,7 @@ std::shared_ptr<RankProcess> RankProcess::join(const std::string& place) {
   return std::shared_ptr<RankProcess>(new RankProcess(join_process_fabric(world.descriptor, rank), true));
 }
 
-// Rank 0 makes the shared memory; the others open it by what the system calls rank 0's descriptor. MPI has its own way.
+// Rank 0 makes the shared memory. The other ranks open it through rank 0's descriptor in /proc. MPI has its own way.
 std::unique_ptr<Fabric> RankProcess::make_fabric(int threads) {
   OpenFile world;
   if (rank() == 0 && !join_by_mpi_) world.descriptor = make_process_world(world_size());

@@ -1,9 +1,9 @@
-// tools/cli/ranks/rank_process.h -- this process as one rank of several that run the same command.
+// tools/cli/ranks/rank_process.h -- this process as one of several ranks that run the same command.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ranks are those that mpirun has started (--fabric mpi), or copies of this program with the same arguments
-// (--fabric processes). Each runs the whole command; rank 0 alone writes to standard output. They meet where the work
-// is collective, and once more when it is over: then all know what went wrong on any of them.
+// The ranks are processes started by mpirun (--fabric mpi), or copies of this program with the same arguments (--fabric
+// processes). Each rank runs the whole command; only rank 0 writes to standard output. The ranks meet for collective
+// work, and once more at the end, where all ranks learn the errors of any rank.
 #pragma once
 #include <sys/types.h>
 
@@ -18,11 +18,11 @@ namespace seqtile::cli {
 
 class RankProcess {
  public:
-  /// The ranks of mpirun. Errors: driver where this build has no MPI, and those of join_mpi_fabric().
+  /// This process as a rank of mpirun. Errors: driver if this build has no MPI; as join_mpi_fabric().
   static std::shared_ptr<RankProcess> of_mpi();
-  /// Rank 0 of `world_size` processes, the others of which it starts. Errors: out_of_resources, timeout.
+  /// This process as rank 0 of `world_size` processes; starts the others. Errors: out_of_resources, timeout.
   static std::shared_ptr<RankProcess> start(int world_size);
-  /// One of the others: `place` is what start() has added to its arguments behind kFlag.
+  /// This process as a rank that start() has started. `place` is the value that start() passed with kFlag.
   static std::shared_ptr<RankProcess> join(const std::string& place);
   static constexpr const char* kFlag = "--as-rank";
 
@@ -32,19 +32,19 @@ class RankProcess {
 
   int rank() const { return meeting_->rank(); }
   int world_size() const { return meeting_->world_size(); }
-  /// Collective: a fabric of all ranks for one piece of work. Errors: aborted where a rank has ended its run().
+  /// Makes a fabric of all ranks for one piece of work. Collective. Errors: aborted if a rank has ended its run().
   std::unique_ptr<Fabric> make_fabric(int threads);
-  /// Collective: runs the command on this rank and returns its exit code, the same on all ranks. Errors, on all ranks
-  /// alike: the first that is not a complaint about another rank; out_of_resources where a rank has died. Ranks that
-  /// start() has started leave it to rank 0 to report them and return the exit code.
+  /// Runs the command on this rank. Collective. Returns the exit code, equal on all ranks. Errors, equal on all ranks:
+  /// the first error that is not a complaint about another rank; out_of_resources if a rank has died. Ranks that
+  /// start() has started return the exit code and leave the report to rank 0.
   int run(const std::function<int()>& command);
 
  private:
   RankProcess(std::unique_ptr<Fabric> meeting, bool is_copy);
 
-  std::unique_ptr<Fabric> meeting_;  ///< for the hosts alone; work has fabrics of its own
-  bool is_copy_;                     ///< started by rank 0
-  std::vector<pid_t> copies_;        ///< that this rank has started
+  std::unique_ptr<Fabric> meeting_;  ///< serves the hosts only; work has fabrics of its own
+  bool is_copy_;                     ///< rank 0 has started this process
+  std::vector<pid_t> copies_;        ///< ranks started by this process
   std::function<std::unique_ptr<Fabric>(int threads)> join_by_mpi_;  ///< collective; null without MPI
 };
 

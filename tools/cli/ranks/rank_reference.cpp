@@ -1,8 +1,8 @@
 // tools/cli/ranks/rank_reference.cpp -- see rank_reference.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both are the reference of `linear`: of the gathered rows with this rank's weights, or of every rank's operands, added
-// up. Ranks may be processes: what they ask of each other goes through the fabric.
+// Both operations use the reference of `linear`: on the gathered rows with this rank's weights, or on the operands of
+// each rank, added up. Ranks may be processes, so that their requests and rows go through the fabric.
 #include "tools/cli/ranks/rank_reference.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ const Tensor* find_tensor(const Problem& problem, const std::string& name) {
   return found == args.end() ? nullptr : &problem.tensors[static_cast<size_t>(found - args.begin())];
 }
 
-/// Some rows of a matrix, side by side.
+/// Some rows of a matrix, copied together.
 struct Picked {
   std::string bytes;
   Tensor tensor;
@@ -39,7 +39,7 @@ std::string_view row_of(const Tensor& matrix, int64_t row) {
   return {bytes + row * matrix.strides[0] * dtype_bytes(matrix.dtype), row_bytes_of(matrix)};
 }
 
-/// `bytes` as rows of a matrix like `matrix`.
+/// `bytes` as the rows of a matrix like `matrix`.
 Picked picked_rows(const Tensor& matrix, std::string bytes) {
   Picked picked{std::move(bytes), matrix};
   picked.tensor.data = picked.bytes.data();
@@ -53,7 +53,7 @@ std::string as_text(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-/// The values that stand in `text` from `first` on, `count` of them.
+/// `count` values of `text`, from index `first` on.
 template <class T>
 std::vector<T> values_of(const std::string& text, size_t first, size_t count) {
   std::vector<T> values(count);
@@ -61,18 +61,19 @@ std::vector<T> values_of(const std::string& text, size_t first, size_t count) {
   return values;
 }
 
-/// What all ranks ask for: rows of the whole sequence, those that rank 0 asks for first.
+/// The rows of the whole sequence that the ranks ask for, in the order of the ranks.
 struct Asked {
   std::vector<int64_t> rows;
-  size_t own_first = 0;            ///< where this rank's stand among them
-  std::vector<int64_t> first_row;  ///< of the sequence, that each rank owns; the end behind
+  size_t own_first = 0;            ///< index of this rank's first row in `rows`
+  std::vector<int64_t> first_row;  ///< the first row of the sequence that each rank owns, then the end of the sequence
 
   size_t owner_of(int64_t row) const {
     return static_cast<size_t>(std::ranges::upper_bound(first_row, row) - first_row.begin() - 1);
   }
 };
 
-/// Collective. The rank owns `num_owned` rows of the sequence; where `are_own`, `rows` count from the first of them.
+/// Exchanges the requests of all ranks. Collective. This rank owns `num_owned` rows of the sequence. With `are_own`,
+/// `rows` count from the first of them.
 Asked ask_ranks(Fabric& fabric, int64_t num_owned, bool are_own, std::span<const int64_t> rows) {
   std::vector<int64_t> mine{num_owned};
   mine.insert(mine.end(), rows.begin(), rows.end());
@@ -87,7 +88,7 @@ Asked ask_ranks(Fabric& fabric, int64_t num_owned, bool are_own, std::span<const
   return asked;
 }
 
-/// The reference of `linear` for the rows of `x`, the other operands taken from `problem` by name.
+/// The reference of `linear` for the rows of `x`; `problem` has the other operands by name.
 Rows products(const autotune::Registry& registry, const Workload& workload, const Problem& problem, Tensor x) {
   const autotune::OpDef& linear = registry.find("linear");
   const autotune::Schema schema = linear.schema(workload);
@@ -101,7 +102,7 @@ Rows products(const autotune::Registry& registry, const Workload& workload, cons
   return outputs;
 }
 
-/// Without the residual, which finish() adds.
+/// The product without the residual, which finish() adds.
 kernels::Linear product_of(const Workload& w) {
   auto product = kernels::op_of<kernels::Linear>(w);
   product.residual = false;
@@ -113,11 +114,11 @@ Rows gather_reference(const autotune::Registry& registry, const Problem& own, Fa
   const Tensor& x = *find_tensor(own, "x");
   const Asked asked = ask_ranks(fabric, x.sizes[0], false, rows);
   const auto rank = static_cast<size_t>(fabric.rank());
-  std::string mine;  // of the rows that anyone asks for, those that this rank owns
+  std::string mine;  // the rows that this rank owns, of all rows asked for
   for (const int64_t row : asked.rows)
     if (asked.owner_of(row) == rank) mine += row_of(x, row - asked.first_row[rank]);
   const std::vector<std::string> given = fabric.all_gather(mine);
-  std::vector<size_t> taken(given.size());  // bytes of each rank's
+  std::vector<size_t> taken(given.size());  // bytes used of each rank's text
   std::string picked;
   for (size_t i = 0; i < asked.own_first + rows.size(); ++i) {
     const size_t owner = asked.owner_of(asked.rows[i]), first = taken[owner];
@@ -131,7 +132,7 @@ void accumulate(std::vector<double>& sums, const std::vector<double>& terms) {
   for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
 }
 
-/// What the owner of a row does with its sum.
+/// The outputs from the sums of the rows that this rank owns: bias, residual and norm.
 Rows finish(const Problem& own, std::span<const int64_t> rows, std::vector<double> sums) {
   const auto n = static_cast<size_t>(own.workload->fields.get_int("n"));
   const Tensor *bias = find_tensor(own, "bias"), *residual = find_tensor(own, "residual"),

@@ -28,17 +28,17 @@ bool is_simulated(const World& world) { return world.fabric.starts_with("sim:");
 bool is_shared(const World& world) { return world.fabric.starts_with("virtual:"); }
 bool is_cuda(const World& world) { return world.fabric.starts_with("cuda:"); }
 
-/// Where a rank's kernels are tuned and measured.
+/// The device on which a rank's kernels are tuned and measured.
 std::string device_of(const World& world) {
   if (!world.device.empty()) return world.device;
   if (is_shared(world)) return "sim:" + world.fabric.substr(world.fabric.find(':') + 1);
   return is_simulated(world) ? world.fabric : is_cuda(world) ? "cuda" : "cpu";
 }
 
-/// A rank may compare what it has computed while its peers come to their next launch.
+/// A rank may still compare its results while its peers come to their next launch.
 constexpr auto kPatience = std::chrono::seconds(60);
 
-/// Makes a rank's end of the fabric, on the thread of the rank.
+/// Makes a rank's fabric, called on the thread of the rank.
 class FabricMaker {
  public:
   FabricMaker(const World& world, int threads) : threads_(threads), has_gpus_(is_cuda(world)) {
@@ -52,7 +52,7 @@ class FabricMaker {
   ~FabricMaker() {
     if (descriptor_ >= 0) close(descriptor_);
   }
-  /// The rank will not come.
+  /// Tells the peers that `rank` will not come.
   void give_up(int rank) {
     if (descriptor_ < 0) made_[static_cast<size_t>(rank)].reset();
   }
@@ -127,7 +127,8 @@ void refuse_rank_fields(const Options& options) {
   for (const std::string& field : options.set)
     for (const char* name : {"world_size=", "fabric="})
       if (field.starts_with(name))
-        bad_input(fmt::format("--set {}: --ranks and --fabric say it already; give one of both", field));
+        bad_input(
+            fmt::format("--set {}: --ranks and --fabric give the field already; leave one of the two out", field));
 }
 
 void set_rank_fields(const Session& session, Options& options) {
@@ -148,7 +149,7 @@ void name_rank_fields(const Session& session, Options& options) {
                     world->size, options.operation));
   options.set.push_back(fmt::format("world_size={}", world->size));
   options.set.push_back("fabric=" + world->fabric);
-  options.ranks.clear(), options.fabric.clear();  // `--set` says it, in next steps too
+  options.ranks.clear(), options.fabric.clear();  // `--set` has both from here on, in next steps too
 }
 
 void enter_processes(Options& options) {
@@ -175,7 +176,7 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
   if (world.process) {
     const std::unique_ptr<Fabric> fabric = world.process->make_fabric(threads);
     work(*fabric);
-    fabric->all_gather("");  // no rank ends before all have what they need of it
+    fabric->all_gather("");  // no rank ends while another needs its memory
     return;
   }
   FabricMaker maker(world, threads);
@@ -186,7 +187,7 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
     try {
       const std::unique_ptr<Fabric> fabric = maker.make(rank);
       work(*fabric);
-      fabric->all_gather("");  // no rank ends before all have what they need of it
+      fabric->all_gather("");  // no rank ends while another needs its memory
     } catch (...) {
       const std::lock_guard lock(mutex);
       errors.push_back(std::current_exception());
@@ -194,7 +195,7 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
   };
   try {
     while (static_cast<int>(ranks.size()) < world.size) ranks.emplace_back(run, static_cast<int>(ranks.size()));
-  } catch (const std::system_error& error) {  // those that run are told that the others have left
+  } catch (const std::system_error& error) {  // the running ranks learn that the other ranks will not come
     const auto rank = static_cast<int>(ranks.size());
     const std::lock_guard lock(mutex);
     errors.push_back(std::make_exception_ptr(

@@ -1,5 +1,4 @@
-// tools/cli/ranks/timeline.cpp -- `seqtile timeline`: calls of a fused operation on several ranks, as a picture of
-// who waits.
+// tools/cli/ranks/timeline.cpp -- `seqtile timeline`: draws the waits of ranks in calls of a fused operation.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -25,7 +24,7 @@ struct TimelineOptions : Options {
   std::string out = "timeline.json";
 };
 
-/// The tensors of a rank's call, with random values.
+/// The tensors of a rank's call, filled at random.
 class Operands {
  public:
   Operands(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length, Channel& channel) {
@@ -61,17 +60,17 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
   const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, channel, number);
   const Operands operands(session.registry.find(options.operation), workload, length, channel);
   const auto call = [&] { handle(operands.tensors(), length, {&number, 1}); };
-  call();  // the system's first visit to a page is no part of the picture
+  call();  // the first touch of memory pages stays out of the picture
   const Timeline timeline(channel, kMaxEvents);
   fabric.all_gather("");
   for (int i = 0; i < options.calls; ++i) call();
   std::vector<TimelineEvent> events = timeline.events();
   channel.check();
-  fabric.all_gather("");  // peers may still store flags here
+  fabric.all_gather("");  // peers may still store flags in this rank's memory
   return events;
 }
 
-/// Collective: the events of all ranks.
+/// The events of all ranks. Collective.
 std::vector<std::vector<TimelineEvent>> events_of_ranks(Fabric& fabric, const std::vector<TimelineEvent>& mine) {
   Json own = Json::array();
   for (const TimelineEvent& e : mine)
@@ -140,7 +139,7 @@ void add_timeline(CLI::App& app, Session& session) {
   auto options = std::make_shared<TimelineOptions>();
   CLI::App& command = add_command(
       app, session, "timeline",
-      "Run a fused operation on several ranks and draw when each of them computes, sends and waits",
+      "Run a fused operation on several ranks and draw when each rank computes, sends and waits",
       "  seqtile timeline fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --length 1024 -o timeline.json\n"
       "  seqtile timeline fused_linear_and_reducescatter --set n=64 --set k=64 --fabric sim:sm_80 --length 100",
       options, run);
@@ -150,7 +149,7 @@ void add_timeline(CLI::App& app, Session& session) {
   command.get_option("--length")->required();
   add_stores(command, *options);
   add_ranks(command, *options);
-  command.add_option("--calls", options->calls, "How many calls (default: 3)")
+  command.add_option("--calls", options->calls, "Number of calls (default: 3)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
   command

@@ -11,7 +11,7 @@ struct Percentiles {
   double p50 = 0, p99 = 0;
 };
 
-/// A fair sample of the values: all of them up to kKept, then each with the same chance.
+/// A fair sample of the values: all values up to kKept, then each value with the same chance.
 /// Source: J. S. Vitter, "Random sampling with a reservoir", ACM TOMS 1985, algorithm R.
 class Reservoir {
  public:
@@ -19,7 +19,7 @@ class Reservoir {
 
   void add(double value);
   bool empty() const { return count_ == 0; }
-  Percentiles percentiles() const;  ///< zeros where there are no values
+  Percentiles percentiles() const;  ///< zeros without values
 
  private:
   std::vector<double> values_;

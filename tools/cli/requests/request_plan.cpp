@@ -8,7 +8,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// The calls of `prompts` in chunks. Prompts of n whole chunks or more have the n-th whole chunk in common.
+/// The calls of `prompts` in chunks. All prompts of at least n whole chunks share the n-th whole chunk.
 std::vector<CountedCall> chunk_calls(const std::map<int64_t, int64_t>& prompts, int64_t chunk) {
   std::vector<CountedCall> prefills, extends;
   const auto add = [&](int64_t tokens, int64_t kv, int64_t count) {

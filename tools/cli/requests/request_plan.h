@@ -1,5 +1,4 @@
-// tools/cli/requests/request_plan.h -- the calls that a server makes for the requests of a trace, each distinct one
-// once.
+// tools/cli/requests/request_plan.h -- the distinct calls that a server makes for the requests of a trace, with counts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace seqtile::cli {
 
 enum class Phase { prefill, extend, decode };
 
-/// One pass through the model: `tokens` new rows, `kv` keys afterwards (the new ones included).
+/// One pass through the model: `tokens` new rows, `kv` keys afterwards, including the new ones.
 struct PlannedCall {
   Phase phase;
   int64_t tokens, kv;
@@ -22,34 +21,36 @@ struct PlannedCall {
 
 struct CountedCall {
   PlannedCall call;
-  int64_t count;  ///< how often the trace asks for it
+  int64_t count;  ///< number of times that the trace makes the call
 };
 
 struct PlanLimits {
-  int64_t chunk;      ///< most tokens of one prefill call: the covered length
-  int64_t max_kv;     ///< decode steps with more keys are cut
-  int64_t positions;  ///< of the model: prompts are cut there
+  int64_t chunk;      ///< most tokens of a prefill call: the covered length
+  int64_t max_kv;     ///< decode steps with more keys are left out
+  int64_t positions;  ///< the model's positions, at which prompts are cut
 };
 
-/// Decode steps that are looked at per request, evenly spread over the generated tokens, first and last included.
+/// Decode steps sampled per request, evenly spread over the generated tokens, with the first and the last.
 constexpr int64_t kDecodeSamples = 8;
 
-/// Everything that a trace asks of a model.
+/// All calls that a trace makes of a model.
 struct Stream {
   std::vector<CountedCall> calls;
   int64_t chunks = 0, decode_steps = 0, cut_decode_steps = 0;
-  int64_t distinct_lengths = 0;                 ///< of prompts, as far as they go
-  int64_t long_prompts = 0, long_requests = 0;  ///< prompts, and prompts that fit with their output, beyond positions
+  int64_t distinct_lengths = 0;  ///< lengths of prompts after the cut
+  /// Prompts longer than `positions`, and requests whose prompt fits but whose output does not.
+  int64_t long_prompts = 0, long_requests = 0;
 };
 
-/// Adds up the calls of requests. The first chunk of a prompt is a prefill, later ones extend it, decode steps follow.
-/// Memory: a count for every distinct length of prompts and of keys, so that of models' positions, not of requests.
+/// Adds up the calls of requests. The first chunk of a prompt is a prefill, later chunks extend it, decode steps
+/// follow. Memory: a count for each distinct length of prompts and of keys; this grows with the model's positions, not
+/// with the requests.
 class RequestPlan {
  public:
   explicit RequestPlan(const PlanLimits& limits) : limits_(limits) {}
 
   void add(const TraceRequest& request);
-  /// Calls in the order of phases, tokens and keys.
+  /// The calls in the order of phases, tokens and keys.
   Stream stream() const;
 
  private:
@@ -58,10 +59,10 @@ class RequestPlan {
   PlanLimits limits_;
   Counts prompts_;       ///< by length
   Counts decode_steps_;  ///< by keys
-  Stream totals_;        ///< without calls
+  Stream totals_;        ///< sums; its `calls` stay empty
 };
 
-/// Draws calls at random, each as often as the trace asks for it. Requires: at least one call.
+/// Draws calls at random, each with the frequency that it has in the trace. Requires: at least one call.
 class CallSampler {
  public:
   explicit CallSampler(std::span<const CountedCall> calls);
@@ -69,7 +70,7 @@ class CallSampler {
 
  private:
   std::span<const CountedCall> calls_;
-  std::vector<int64_t> ends_;  ///< of the calls, where each stands as often as it is asked for
+  std::vector<int64_t> ends_;  ///< running sums of the calls' counts
 };
 
 }  // namespace seqtile::cli

@@ -24,7 +24,7 @@ std::string lines_of(const TraceRow& row) {
                                          : fmt::format("lines {} to {}", row.first_line, row.last_line);
 }
 
-/// Takes the rows of one trace: the first with the names, then the requests.
+/// Takes the rows of one trace: first the row of the names, then the requests.
 class RequestTaker {
  public:
   RequestTaker(const TraceOptions& options, bool is_json, const std::function<void(const TraceRequest&)>& on_request)
@@ -60,7 +60,8 @@ class RequestTaker {
     on_request_(request);
   }
 
-  /// Cells that nobody named must be empty: else a separator stands inside of a cell, and all behind it are shifted.
+  /// The problem of a row with another number of cells. Cells beyond the named columns must be empty: else a separator
+  /// stands inside of a cell and shifts the cells behind it.
   std::string width_problem(const TraceRow& row) const {
     const size_t shared = std::min(row.cells.size(), num_columns_);
     const bool has_more = std::ranges::any_of(row.cells.subspan(shared), [](auto cell) { return !cell.empty(); });
@@ -88,7 +89,7 @@ class RequestTaker {
       summary_.problems.push_back(fmt::format("{}: {}", lines_of(row), problem));
   }
 
-  /// The next row must not be taken for that of the names.
+  /// Refuses a broken row of names, because the next row must not be taken for it.
   [[noreturn]] void refuse_names(const TraceRow& row) const {
     bad_input(fmt::format("--requests {}: {}, the first row, {}; mend it, as it has the names of the columns",
                           options_.path, lines_of(row), row.problem));
@@ -111,11 +112,11 @@ class RequestTaker {
   double first_s_ = std::numeric_limits<double>::max(), last_s_ = std::numeric_limits<double>::lowest();
 };
 
-/// A first line "sep=;", which spreadsheets write and read: the separator, and the line's bytes are taken away.
+/// Takes away a first line "sep=;", which spreadsheets write and read, and returns its separator; else guesses one.
 char take_separator(std::string_view& head) {
   if (head.size() < 6 || !head.starts_with("sep=") || (head[5] != '\n' && head[5] != '\r')) return separator_of(head);
   const char separator = head[4];
-  head.remove_prefix(5);  // the end of the line stays, and counts as one
+  head.remove_prefix(5);  // the end of the line stays and counts as a line
   return separator;
 }
 

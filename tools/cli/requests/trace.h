@@ -1,8 +1,8 @@
-// tools/cli/requests/trace.h -- a request trace, read row by row: CSV of any dialect or JSON lines, plain or packed by
-// gzip.
+// tools/cli/requests/trace.h -- reads a request trace row by row: CSV of any dialect or JSON lines, plain or gzipped.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace may have tens of millions of rows, so none is kept: every request is handed on as it is read. A row that
+// A trace may have tens of millions of rows, so that none is kept: each request is handed on as it is read. A row that
+// cannot be used is left out, counted and named, never guessed.
 // cannot be used is left out, counted and named, never guessed.
 #pragma once
 #include <cstdint>
@@ -19,26 +19,27 @@ struct TraceRequest {
 
 struct TraceOptions {
   std::string path;
-  std::string layout;                                     ///< of trace_columns.h; empty: found by the columns' names
-  std::string prompt_column, output_column, time_column;  ///< a name, or a position from 1; empty: the layout's
+  std::string layout;  ///< a name of trace_columns.h; empty: found by the columns' names
+  std::string prompt_column, output_column, time_column;  ///< name, or position from 1; empty: the layout's
 };
 
 struct TraceSummary {
-  std::string layout;  ///< "azure"; "columns as named" where the options name them
+  std::string layout;  ///< "azure"; "columns as named" if the options name them
   int64_t requests = 0, broken_rows = 0;
-  std::vector<std::string> problems;      ///< "line 7: ContextTokens 'abc' is not ..."; of the first ten broken rows
-  int64_t first_line = 0, last_line = 0;  ///< of the rows that are used
-  std::optional<double> duration_s;       ///< from the earliest to the latest time; none without times of all requests
-  int64_t unreadable_times = 0;           ///< among the requests, which are used all the same
+  std::vector<std::string> problems;      ///< the first ten broken rows: "line 7: ContextTokens 'abc' is not ..."
+  int64_t first_line = 0, last_line = 0;  ///< lines of the first and the last used row
+  /// Span from the earliest to the latest time; nullopt unless all requests have a time.
+  std::optional<double> duration_s;
+  int64_t unreadable_times = 0;  ///< number of requests with an unreadable time; they are used nevertheless
 };
 
 struct TraceProgress {
-  int64_t requests, bytes_done, bytes_total;  ///< bytes of the file as it is stored
+  int64_t requests, bytes_done, bytes_total;  ///< bytes of the file as stored
 };
 
-/// Hands every usable request to `on_request`. Columns may come in any order and others may be there. Memory: a block
-/// of the file and one row, of which a longer one than 16 MiB is an error.
-/// Errors: invalid_argument when the file is of another kind, a column is missing, or no row can be used; io when it
+/// Hands each usable request to `on_request`. Columns may stand in any order, beside further columns. Memory: a block
+/// of the file and one row; a row of more than 16 MiB is an error.
+/// Errors: invalid_argument if the file is of another kind, a column is missing, or no row can be used; io if it
 /// cannot be read to its end.
 TraceSummary read_trace(const TraceOptions& options, const std::function<void(const TraceRequest&)>& on_request,
                         const std::function<void(const TraceProgress&)>& on_progress = {});

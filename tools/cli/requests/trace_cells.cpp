@@ -26,7 +26,7 @@ bool read_whole_text(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// A whole number, whose fraction may be written out: "374", "374.0", "374,00" as of a spreadsheet, "3.74e2".
+/// Reads a whole number, also with a fraction of zeros: "374", "374.0", "374,00" from a spreadsheet, "3.74e2".
 std::optional<int64_t> whole_number(std::string_view text) {
   int64_t whole = 0;
   if (read_whole_text(text, whole)) return whole;
@@ -42,7 +42,8 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return static_cast<int64_t>(value);
 }
 
-/// Takes `digits` digits and, where one is expected, the sign behind them. Returns -1 where they are not there.
+/// Takes `digits` digits, and one sign of `behind` after them unless `behind` is empty. Returns -1 if the text has
+/// others.
 int take(std::string_view& text, size_t digits, std::string_view behind) {
   int value = 0;
   if (text.size() < digits || !read_whole_text(text.substr(0, digits), value) || value < 0) return -1;
@@ -53,7 +54,7 @@ int take(std::string_view& text, size_t digits, std::string_view behind) {
   return value;
 }
 
-/// "+02:00", "-0730", "Z" or nothing, as seconds.
+/// Reads "+02:00", "-0730", "Z" or an empty text as seconds.
 std::optional<double> read_offset(std::string_view text) {
   text = trimmed(text);
   if (text.empty() || text == "Z" || text == "z" || text == "UTC") return 0.0;
@@ -105,7 +106,7 @@ std::optional<double> read_time(std::string_view text, double unit_s) {
   double number = 0;
   if (!read_whole_text(text, number)) return read_date(text);
   if (!std::isfinite(number)) return std::nullopt;
-  // 1e11 s is the year 5138, 1e11 ms is 1973: since 1970 nothing else has been written in larger numbers.
+  // 1e11 s is in the year 5138, 1e11 ms in 1973: a larger number since 1970 is a date in a finer unit than seconds.
   if (std::abs(number) >= 1e17) return 1e-9 * number;
   if (std::abs(number) >= 1e14) return 1e-6 * number;
   if (std::abs(number) >= 1e11) return 1e-3 * number;

@@ -13,15 +13,15 @@
 namespace seqtile::cli {
 namespace {
 
-/// Names are plain ones: lower case, letters and digits only.
+/// A known layout. Column names are plain: lower case, letters and digits only.
 struct Layout {
   const char *name, *prompt, *output, *time;
   double time_unit_s;
-  const char* also;  ///< a column that tells the layout from a later one with the same names; may be empty
+  const char* also;  ///< a column that only this of two layouts with the same names has; may be empty
 };
 
-// More special layouts stand first. Azure: the traces of 2023 and 2024. Bailian times are seconds, Mooncake's are
-// milliseconds. The last two are the names that servers use in their answers.
+// More special layouts stand first. "azure" is the layout of the traces of 2023 and 2024. Bailian times are in seconds,
+// Mooncake's in milliseconds. The last two layouts have the names that servers use in their answers.
 constexpr Layout kLayouts[] = {
     {"azure", "contexttokens", "generatedtokens", "timestamp", 1, ""},
     {"burstgpt", "requesttokens", "responsetokens", "timestamp", 1, ""},
@@ -87,7 +87,7 @@ class ColumnFinder {
            (std::string_view(layout.also).empty() || position_of(layout.also));
   }
 
-  /// Of a file without names the whole first row can be data.
+  /// True if a cell of the first row is a number: a file without names has data in its first row.
   bool holds_numbers() const {
     if (is_json_) return false;
     int64_t tokens = 0;
@@ -122,7 +122,7 @@ class ColumnFinder {
     return static_cast<size_t>(at - plain_.begin());
   }
 
-  /// The column that `flag` names by `given`, or where it is not given the layout's.
+  /// The column that `given`, the value of `flag`, names; the layout's column if `given` is empty.
   size_t require(const char* flag, const std::string& given, std::string_view of_layout) const {
     if (given.empty()) {
       if (const auto at = position_of(of_layout)) return *at;

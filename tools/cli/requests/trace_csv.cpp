@@ -1,9 +1,9 @@
 // tools/cli/requests/trace_csv.cpp -- rows of CSV; see trace_rows.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// libcsv calls back for every cell and every end of a row; nothing may be thrown through it, so what the row's taker
-// throws waits in failure_. libcsv reads strictly: text behind a closed quote would otherwise go on to the next quote
-// and swallow the rows between. Only a quote inside a cell that is not quoted (5'10" tall) is let through.
+// libcsv calls back for each cell and each end of a row. No exception may pass through libcsv, so that an exception of
+// the row's taker waits in failure_. libcsv reads strictly: text behind a closed quote would otherwise go on to the
+// next quote and swallow the rows between. Only a quote inside an unquoted cell (5'10" tall) is accepted.
 #include <csv.h>
 #include <fmt/format.h>
 
@@ -73,7 +73,7 @@ class CsvRows : public TraceRows {
     return done;
   }
 
-  /// Lines end with LF, CR LF or CR.
+  /// Counts lines, which end with LF, CR LF or CR.
   void count_lines(std::string_view bytes) {
     if (bytes.empty()) return;
     newlines_ += std::count(bytes.begin(), bytes.end(), '\n') - (ended_in_return_ && bytes.front() == '\n');
@@ -82,7 +82,7 @@ class CsvRows : public TraceRows {
     ended_in_return_ = bytes.back() == '\r';
   }
 
-  /// What is left of a line that is left out; the parser begins anew behind it.
+  /// Skips the rest of a line that is left out; the parser starts anew behind it. Returns the bytes skipped.
   size_t skip_line(std::string_view bytes) {
     const size_t end = bytes.find_first_of("\r\n");
     if (end == std::string_view::npos) return bytes.size();
@@ -134,7 +134,7 @@ class CsvRows : public TraceRows {
   }
 
   void end_row(int character) {
-    const bool is_second_half = ends_.empty() && character == '\n' && is_behind_return_;  // of CR LF
+    const bool is_second_half = ends_.empty() && character == '\n' && is_behind_return_;  // the LF of a CR LF
     if (!ends_.empty()) hand_on();
     if (!is_second_half) ++line_;
     first_line_ = line_;
@@ -158,10 +158,10 @@ class CsvRows : public TraceRows {
   char separator_;
   OnRow on_row_;
   std::exception_ptr failure_;
-  std::string text_;          ///< of the row's cells, one behind the other
-  std::vector<size_t> ends_;  ///< of the cells in text_
+  std::string text_;          ///< the row's cells, one behind the other
+  std::vector<size_t> ends_;  ///< ends of the cells in text_
   std::vector<std::string_view> cells_;
-  int64_t newlines_ = 0;  ///< in all that has been parsed
+  int64_t newlines_ = 0;  ///< newlines in all bytes parsed so far
   int64_t first_line_ = 1, line_ = 1;
   bool is_behind_return_ = false, is_skipping_ = false, ended_in_return_ = false;
 };

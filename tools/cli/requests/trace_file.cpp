@@ -19,13 +19,13 @@ using namespace std::string_view_literals;
 
 constexpr unsigned kBlockBytes = 1 << 18;
 
-/// A kind of file that is no trace, by its first bytes. "{}" in `advice` is the path.
+/// A kind of file that is no trace, recognised by its first bytes. "{}" in `advice` is the path.
 struct Foreign {
   std::string_view magic;
   const char *kind, *advice;
 };
 
-// UTF-32 begins like UTF-16, so it stands before it.
+// UTF-32 precedes UTF-16, because it begins with the same bytes.
 constexpr Foreign kForeign[] = {
     {"\xFF\xFE\0\0"sv, "is UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 '{}' > trace.csv"},
     {"\0\0\xFE\xFF"sv, "is UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 '{}' > trace.csv"},
@@ -49,7 +49,7 @@ constexpr Foreign kForeign[] = {
   bad_input(fmt::format("--requests {}: {}; {}", path, kind, fmt::format(fmt::runtime(advice), path)));
 }
 
-/// `text` begins with "[": one array of objects, one of arrays, or an array a row.
+/// Refuses a text that begins with "[": an array of objects, an array of arrays, or lines of arrays.
 [[noreturn]] void refuse_arrays(const std::string& path, std::string_view text) {
   const size_t inner = text.find_first_not_of(" \t\r\n", 1);
   const char first = inner == std::string_view::npos ? '{' : text[inner];
@@ -111,7 +111,7 @@ std::string_view TraceFile::unpack() {
   return {unpacked_.data(), kBlockBytes - inflating_.avail_out};
 }
 
-/// Behind a member there is another one, the end of the file, or zeros up to it, as tapes have them.
+/// Continues behind a gzip member: with another member, with the end of the file, or with zeros up to it, as on tapes.
 void TraceFile::end_member() {
   fill();
   is_in_member_ = stored_.starts_with('\x1F');
@@ -121,7 +121,7 @@ void TraceFile::end_member() {
     if (!stored_.empty())
       bad_input(
           fmt::format("--requests {}: other bytes follow its packed data, from byte {} on; get the file again, or "
-                      "take what is packed: gzip -dc '{}' > trace.csv",
+                      "take the packed part: gzip -dc '{}' > trace.csv",
                       path_, bytes_done(), path_));
   }
 }

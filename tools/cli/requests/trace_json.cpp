@@ -15,7 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-/// One object's own values as text, by name; what is inside of them is passed over. Strings are kept from row to row.
+/// The values of one object as text, by name; values inside of objects and arrays are skipped. Strings are reused from
+/// row to row.
 class ObjectValues {
  public:
   struct Value {
@@ -30,7 +31,7 @@ class ObjectValues {
   std::span<const Value> values() const { return {values_.data(), count_}; }
   const std::string& problem() const { return problem_; }
 
-  // What nlohmann_json's sax_parse() calls; false ends it.
+  // The callbacks of nlohmann_json's sax_parse(); returning false ends the parse.
   bool null() { return set(""); }
   bool boolean(bool value) { return set(value ? "true" : "false"); }
   bool number_integer(json::number_integer_t value) { return set(fmt::format_int(value).c_str()); }
@@ -104,7 +105,7 @@ class JsonRows : public TraceRows {
     if (!object_.problem().empty()) return on_row_({number, number, {}, object_.problem()});
     if (names_.empty()) take_names(number);
     cells_.assign(names_.size(), {});
-    size_t next = 0;  // names mostly stand in the same order
+    size_t next = 0;  // names mostly keep their order
     for (const ObjectValues::Value& value : object_.values()) {
       if (next >= names_.size() || names_[next] != value.name)
         next = static_cast<size_t>(std::ranges::find(names_, value.name) - names_.begin());
@@ -128,7 +129,7 @@ class JsonRows : public TraceRows {
   std::string path_;
   OnRow on_row_;
   ObjectValues object_;
-  std::string rest_;  ///< of a line that the next bytes go on with
+  std::string rest_;  ///< start of a line that the next bytes continue
   std::vector<std::string> names_;
   std::vector<std::string_view> cells_;
   int64_t line_ = 1;

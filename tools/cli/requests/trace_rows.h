@@ -1,5 +1,4 @@
-// tools/cli/requests/trace_rows.h -- cuts the bytes of a trace into rows of cells: CSV by libcsv, JSON lines by
-// nlohmann_json.
+// tools/cli/requests/trace_rows.h -- cuts a trace into rows of cells: CSV by libcsv, JSON lines by nlohmann_json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -12,9 +11,9 @@
 namespace seqtile::cli {
 
 struct TraceRow {
-  int64_t first_line = 0, last_line = 0;    ///< from 1; a quoted cell may hold the ends of lines
-  std::span<const std::string_view> cells;  ///< of JSON lines in the order of the first object's names
-  std::string problem;                      ///< why it is no row; the cells are none then
+  int64_t first_line = 0, last_line = 0;    ///< lines from 1; a quoted cell may span several lines
+  std::span<const std::string_view> cells;  ///< cells of JSON lines are in the order of the first object's names
+  std::string problem;                      ///< reason why the row cannot be read; `cells` is then empty
 };
 
 class TraceRows {
@@ -22,21 +21,20 @@ class TraceRows {
   using OnRow = std::function<void(const TraceRow&)>;
 
   virtual ~TraceRows() = default;
-  /// Empty lines are passed over. What `on_row` throws comes out of here. Errors: invalid_argument for a row that is
-  /// longer than kMaxRowBytes.
+  /// Empty lines are skipped. Exceptions of `on_row` pass through. Errors: invalid_argument for a row longer than
+  /// kMaxRowBytes.
   virtual void feed(std::string_view bytes) = 0;
   virtual void finish() = 0;
 
   static constexpr size_t kMaxRowBytes = 1 << 24;
 };
 
-/// The first row that comes has the names, where there are any.
-/// `path` is for messages.
+/// The first row has the names, if the file has names. `path` is for messages.
 std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator, TraceRows::OnRow on_row);
-/// Before the row of the first object its names come as a row. Cells of values that are missing have no data.
+/// The names of the first object precede it as a row of their own. Cells of missing values have no data.
 std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row);
 
-/// What stands between the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes.
+/// The separator of `head`'s first line: the most frequent of , ; tab | outside of quotes.
 char separator_of(std::string_view head);
 
 }  // namespace seqtile::cli

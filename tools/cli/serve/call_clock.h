@@ -1,4 +1,4 @@
-// tools/cli/serve/call_clock.h -- measures the time from the entry of a call to its first program.
+// tools/cli/serve/call_clock.h -- times calls from the entry to the first program.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace seqtile::cli {
 
-/// An executor that notes when the first program of a run starts and leaves the work to another one.
+/// An executor that notes when the first program of a run starts; another executor does the work.
 class CallClock : public Executor {
  public:
   explicit CallClock(Executor& inner) : inner_(inner) {}
@@ -24,7 +24,7 @@ class CallClock : public Executor {
     first_ns_.store(0, std::memory_order_relaxed);
     begin_ns_ = now_ns();
   }
-  /// Microseconds from begin_call() to the first program; below 0 when none has run.
+  /// Microseconds from begin_call() to the first program; negative if none has run.
   double first_program_us() const {
     const int64_t first = first_ns_.load(std::memory_order_relaxed);
     return first == 0 ? -1 : 1e-3 * static_cast<double>(first - begin_ns_);

@@ -65,7 +65,7 @@ LayerRunner::LayerRunner(const autotune::Registry& registry, const models::Model
   if (device_.memory().is_host()) rank_clock_.emplace(channel);
 }
 
-/// What follows the last layer takes no part: nothing here gives it its input.
+/// Adds the stages of the layer. Operations behind the last layer take no part, because nothing here makes their input.
 void LayerRunner::add_stages(const std::vector<models::Step>& steps) {
   std::set<std::string> last;
   for (const models::Step& step : models::exit_steps(model_)) last.insert(step.label);
@@ -78,7 +78,7 @@ void LayerRunner::add_stage(const models::Step& step) {
   SEQTILE_ASSERT(found != operations_.end());
   const autotune::OpDef& op = registry_.find(found->workload.operation);
   Stage stage{&*found, &op, op.schema(found->workload), {}, step.cached};
-  // Attention of another kind of layers: the same calls run both, and each result is compared.
+  // Attention of another kind of layers: the same calls run both kinds, so that each output has a buffer of its own.
   const bool is_other_kind =
       found->role == Role::attention && std::ranges::any_of(stages_, [&](const Stage& other) {
         return other.operation->role == Role::attention && other.operation->phase == found->phase;
@@ -124,7 +124,7 @@ void LayerRunner::meet_ranks() {
   if (channel_) channel_->fabric().all_gather("");
 }
 
-/// The keys (or values) of the new tokens take their place behind those of earlier calls.
+/// Copies the keys (or values) of the new tokens behind the ones of earlier calls.
 void LayerRunner::extend_cache(const models::CachedRows& cached, const PlannedCall& call) {
   Buffer& from = buffers_[cached.rows];
   Buffer& to = buffers_[cached.cache];
@@ -152,7 +152,7 @@ void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Proble
   if (spec.dtype == DType::i32) fill_indices(name, tensor, call);
   if (std::ranges::count(stage.cached, name, &models::CachedRows::cache)) {
     cache_row_bytes_ = static_cast<size_t>(tensor.strides[0] * dtype_bytes(spec.dtype));
-    if (has_grown) kernels::fill_normal(tensor, 0, 1, random_());  // keys and values of earlier calls
+    if (has_grown) kernels::fill_normal(tensor, 0, 1, random_());  // stand for the keys and values of earlier calls
   }
   if (spec.role == autotune::ArgRole::weight && has_grown &&
       !(stage.op->fill && stage.op->fill(problem, arg, random_()))) {
@@ -200,7 +200,7 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
   mirror.upload();
   std::vector<Tensor> tensors = mirror.at(own);
   if (operation.number >= 0) {
-    // Simulated GPUs work as soon as all are waited for, and one that is ahead would wait in vain.
+    // Simulated GPUs start when all of them are waited for, so that a GPU ahead of the others would wait in vain.
     if (!device_.memory().is_host()) meet_ranks();
     for (const Tensor& tensor : channel_->tensors()) tensors.push_back(tensor);
     if (rank_clock_) rank_clock_->begin_call();
@@ -227,7 +227,7 @@ void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
   for (size_t i = 0; i < stage.schema.args.size(); ++i)
     if (stage.schema.args[i].role == autotune::ArgRole::output) outputs.push_back(i);
   const int64_t num_rows = problem.tensors[outputs[0]].sizes[0];
-  std::vector<int64_t> rows;  // none where the rank owns none
+  std::vector<int64_t> rows;  // empty for a rank that owns no rows
   if (num_rows > 0) rows.push_back(num_rows - 1);
   while (!rows.empty() && rows.size() < kSampledRows && static_cast<int64_t>(rows.size()) < num_rows)
     rows.push_back(static_cast<int64_t>(random_() % static_cast<uint64_t>(num_rows - 1)));

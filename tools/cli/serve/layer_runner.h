@@ -1,11 +1,12 @@
-// tools/cli/serve/layer_runner.h -- really runs one decoder layer for planned calls and checks sampled rows.
+// tools/cli/serve/layer_runner.h -- executes one decoder layer for planned calls and checks sampled rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer's stages are the steps of models/layers/layer_program.h: for every argument of an operation the buffer that
-// it reads or writes. Buffers are shared by name, so the output of one stage is the input of a later one; weights
-// belong to their stage. The stages run one after the other as in a server; no stage writes what another one has read,
-// so that afterwards each output can be compared with OpDef::reference. With ranks, each has a runner; they compare
-// together, as what should have come out of an operation that communicates follows from the operands of all.
+// The stages of a layer are the steps of models/layers/layer_program.h: for each argument of an operation, the buffer
+// that it reads or writes. Buffers are shared by name, so that the output of a stage is the input of a later stage;
+// weights belong to their stage. The stages run one after the other, as in a server. No stage overwrites a buffer that
+// another stage has read, so that each output can be compared with OpDef::reference afterwards. With ranks, each rank
+// has a runner. The ranks compare together, because the result of an operation that communicates depends on all ranks'
+// operands.
 #pragma once
 #include <map>
 #include <optional>
@@ -23,26 +24,27 @@
 namespace seqtile::cli {
 
 struct LayerReport {
-  int64_t layers = 0;                 ///< decoder layers run
-  int64_t executed = 0;               ///< operations run
-  int64_t verified = 0;               ///< operations with every sampled row inside the tolerance
-  double max_rel_err = 0;             ///< of an element, relative to it or to its row's root mean square
-  std::vector<std::string> failures;  ///< one line for each operation that was outside
-  Reservoir call_us;                  ///< entry to first program; with ranks of the operations that communicate
-  Reservoir layer_us;                 ///< with ranks: of all operations of a layer, waits for peers included
+  int64_t layers = 0;      ///< decoder layers run
+  int64_t executed = 0;    ///< operations run
+  int64_t verified = 0;    ///< operations with all sampled rows inside the tolerance
+  double max_rel_err = 0;  ///< largest error of an element, relative to the element or to its row's root mean square
+  std::vector<std::string> failures;  ///< one line for each operation outside the tolerance
+  /// Time from entry to first program; with ranks only of operations that communicate.
+  Reservoir call_us;
+  Reservoir layer_us;  ///< with ranks: time of all operations of a layer, including waits for peers
 };
 
 class LayerRunner {
  public:
-  /// `operations` are those of the model.
+  /// `operations` are the model's.
   LayerRunner(const autotune::Registry& registry, const models::Model& model,
               std::span<const ServedOperation> operations, Device& device, CallClock& clock);
-  /// A rank's. run() is collective then.
+  /// The runner of a rank; run() is then collective.
   LayerRunner(const autotune::Registry& registry, const models::Model& model,
               std::span<const ServedOperation> operations, Channel& channel);
 
-  /// Runs the layer's operations for `call` and verifies them. Errors: timeout where a rank gave up waiting for
-  /// another, internal where they did not agree what to run.
+  /// Runs the layer's operations for `call` and verifies them. Errors: timeout if a rank gave up waiting for another
+  /// rank; internal if the ranks did not agree on the operation.
   void run(const PlannedCall& call);
   LayerReport& report() { return report_; }
 
@@ -52,13 +54,13 @@ class LayerRunner {
     void* data();
     size_t size() const;
     std::span<std::byte> all() { return {static_cast<std::byte*>(data()), size()}; }
-    bool resize(size_t bytes_needed);  ///< true when it has grown; its contents are then new
+    bool resize(size_t bytes_needed);  ///< true if the buffer has grown; its contents are then new
   };
   struct Stage {
     const ServedOperation* operation;
     const autotune::OpDef* op;
     autotune::Schema schema;
-    std::vector<std::string> buffers;  ///< one an argument
+    std::vector<std::string> buffers;  ///< one buffer for each argument
     std::vector<models::CachedRows> cached;
   };
 
@@ -79,14 +81,14 @@ class LayerRunner {
   const models::Model model_;
   std::span<const ServedOperation> operations_;
   Device& device_;
-  CallClock* clock_ = nullptr;               ///< of one rank alone
-  Channel* channel_ = nullptr;               ///< of ranks
-  std::optional<RankCallClock> rank_clock_;  ///< of ranks on CPUs
+  CallClock* clock_ = nullptr;               ///< set without ranks
+  Channel* channel_ = nullptr;               ///< set with ranks
+  std::optional<RankCallClock> rank_clock_;  ///< set with ranks on CPUs
   std::vector<Stage> stages_;
   std::map<std::string, Buffer> buffers_;
-  std::map<std::string, autotune::Problem> problems_;  ///< of the layer that was run last, by label
-  size_t cache_row_bytes_ = 0;                         ///< of one token's keys in one layer
-  std::mt19937_64 random_{1};                          ///< of the ranks each its own: their weights differ
+  std::map<std::string, autotune::Problem> problems_;  ///< problems of the last layer run, by label
+  size_t cache_row_bytes_ = 0;                         ///< bytes of one token's keys in one layer
+  std::mt19937_64 random_{1};                          ///< each rank has its own seed, because weights of ranks differ
   LayerReport report_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMissLines = 5;
 
-/// Times lookups in groups, one after the other as a server makes them.
+/// Times lookups in groups, in the order in which a server makes them.
 class GroupTimer {
  public:
   void add(const Handle& handle, int64_t length) {
@@ -23,7 +23,7 @@ class GroupTimer {
     if (size_ == kLookupGroup) flush();
   }
 
-  /// A group that is not full counts only where there is no other.
+  /// An incomplete group counts only if there is no complete one.
   Percentiles finish() {
     if (size_ > 0 && times_.empty()) flush();
     return times_.percentiles();

@@ -1,5 +1,4 @@
-// tools/cli/serve/record_times.h -- what a stream of calls costs by the measured records, tuned, by default, and
-// padded.
+// tools/cli/serve/record_times.h -- times of a stream of calls by the measured records: tuned, by default, and padded.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -14,17 +13,17 @@
 
 namespace seqtile::cli {
 
-/// Totals over all planned calls of one operation.
+/// Sums over all planned calls of one operation.
 struct OperationTimes {
   std::string label;
   int64_t calls = 0;
-  double tuned_s = 0;    ///< exact lengths, recorded configurations
-  double default_s = 0;  ///< exact lengths, default configuration, measured in the same rounds
-  double padded_s = 0;   ///< lengths padded to the next power of two, recorded configurations
+  double tuned_s = 0;    ///< exact lengths, with recorded configurations
+  double default_s = 0;  ///< exact lengths, with the default configuration, measured in the same rounds
+  double padded_s = 0;   ///< lengths padded to the next power of two, with recorded configurations
   double speedup() const { return tuned_s > 0 ? default_s / tuned_s : 1; }
 };
 
-/// A bucket is measured at its hi; the time of a length between two of these is interpolated.
+/// A bucket is measured at its hi; times of lengths between two such points are interpolated.
 std::vector<OperationTimes> record_times(const autotune::Registry& registry,
                                          std::span<const ServedOperation> operations,
                                          std::span<const CountedCall> calls, Device& device, cache::TuningStore& store);

@@ -1,4 +1,5 @@
-// tools/cli/serve/replay.cpp -- `seqtile replay`: serves the requests of a trace and counts what that took.
+// tools/cli/serve/replay.cpp -- `seqtile replay`: serves the requests of a trace and counts tunings, compiles and
+// misses.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -22,7 +23,7 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int64_t kDefaultLength = 4096;  ///< longest chunk where nothing is recorded at all
+constexpr int64_t kDefaultLength = 4096;  ///< longest chunk without any record
 
 struct ReplayOptions : Options {
   TraceOptions trace;
@@ -30,14 +31,14 @@ struct ReplayOptions : Options {
   std::string policy = "strict", execute, deadline;
 };
 
-/// How long to execute, 0: not at all. Said before anything is prepared, which may take a minute.
+/// The seconds to execute; 0: nothing is executed. Called first, because preparing may take a minute.
 double seconds_to_execute(const ReplayOptions& options) {
   if (options.execute.empty()) return 0;
   const double seconds = parse_seconds("--execute", options.execute);
   if (const DeviceProfile* profile = find_profile(options.device))
     bad_input(
-        fmt::format("--execute {}: --device {} is the profile of a GPU, on which nothing runs; leave --execute "
-                    "out, or use --device cuda where that GPU is, or --device sim:{}",
+        fmt::format("--execute {}: --device {} is the profile of a GPU and executes nothing; leave --execute "
+                    "out, or use --device cuda on a machine with that GPU, or --device sim:{}",
                     options.execute, options.device, gpu_target_name(profile->facts)));
   return seconds;
 }
@@ -59,7 +60,7 @@ LayerReport execute(const Session& session, const models::Model& model, double s
   return runner.report();
 }
 
-/// Chunks are as long as `--lengths` says, or as the records cover.
+/// The length of chunks is the last of `--lengths`, or else the covered length.
 PlanLimits plan_limits(const Session& session, const ReplayOptions& options,
                        const std::vector<autotune::TuneRequest>& requests, bool is_length_given, Device& device,
                        cache::TuningStore& store) {
@@ -77,7 +78,7 @@ PlanLimits plan_limits(const Session& session, const ReplayOptions& options,
   return limits;
 }
 
-/// Reads the trace and adds up its calls. Where ranks are processes, each reads it and rank 0 tells of it.
+/// Reads the trace and adds up its calls. If ranks are processes, each rank reads the trace, and rank 0 reports on it.
 void plan_trace(const ReplayOptions& options, const PlanLimits& limits, Served& served) {
   const bool is_told = !options.process || options.process->rank() == 0;
   RequestPlan plan(limits);
@@ -107,7 +108,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
                  const std::vector<autotune::TuneRequest>& requests, cache::TuningStore& store, Served& served) {
   const int threads = one_thread_count(options);
   const MissPolicy policy = parse_miss_policy(options.policy);
-  const auto executor = make_executor(threads);  // of a CPU, to see when a call's first program starts
+  const auto executor = make_executor(threads);  // for CPUs: shows when a call's first program starts
   CallClock clock(*executor);
   EngineOptions engine_options{.device = options.device,
                                .threads = threads,
@@ -130,7 +131,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
   served.times = record_times(session.registry, operations, calls, engine->device(), store);
 }
 
-/// Times are those of the last rank, which has the most rows.
+/// Serves on ranks. `served.times` come from the last rank, which has the most rows.
 void serve_on_ranks(const Session& session, const ReplayOptions& options, const World& world, double seconds,
                     Device& device, cache::TuningStore& store, Served& served) {
   const std::vector<CountedCall>& calls = served.stream.calls;
@@ -206,7 +207,7 @@ void add_trace_options(CLI::App& command, ReplayOptions& options) {
   command.add_option("--output-column", options.trace.output_column, "Column of generated tokens")->type_name("NAME");
   command.add_option("--time-column", options.trace.time_column, "Column of arrival times, for the trace's duration")
       ->type_name("NAME");
-  command.add_flag("--skip-bad-rows", options.skip_bad_rows, "Exit code 0 also where broken rows were left out");
+  command.add_flag("--skip-bad-rows", options.skip_bad_rows, "Exit with code 0 even if broken rows were left out");
 }
 
 }  // namespace
@@ -227,14 +228,15 @@ void add_replay(CLI::App& app, Session& session) {
   add_key(command, *options);
   add_ranks(command, *options);
   add_stores(command, *options);
-  command.get_option("--lengths")->description("Lengths that prefill chunks may have (default: what the cache covers)");
+  command.get_option("--lengths")
+      ->description("Lengths of prefill chunks (default: the lengths that the cache covers)");
   add_trace_options(command, *options);
-  command.add_option("--policy", options->policy, "What a missing record means")
+  command.add_option("--policy", options->policy, "Policy for missing records")
       ->check(CLI::IsMember({"strict", "default", "nearest", "background", "tune"}))
       ->capture_default_str();
   command.add_option("--execute", options->execute, "Run decoder layers of randomly chosen calls for this time")
       ->type_name("TIME");
-  command.add_option("--deadline", options->deadline, "How long a rank waits for another one (default: 60s)")
+  command.add_option("--deadline", options->deadline, "Time that a rank waits for another rank (default: 60s)")
       ->type_name("TIME");
 }
 

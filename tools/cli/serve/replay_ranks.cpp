@@ -16,10 +16,10 @@
 namespace seqtile::cli {
 namespace {
 
-/// Rank 0 has the clock and the display; the others run as many layers.
+/// Runs layers on all ranks. Rank 0 has the clock and the display; the other ranks run as many layers.
 void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const CountedCall> calls, double seconds) {
   const CallSampler sampler(calls);
-  std::mt19937_64 random(1);  // every rank runs the same calls
+  std::mt19937_64 random(1);  // all ranks run the same calls
   std::optional<Progress> progress;
   if (fabric.rank() == 0) progress.emplace("replay");
   const auto start = std::chrono::steady_clock::now();
@@ -34,8 +34,8 @@ void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const CountedCall
   }
 }
 
-/// Collective: the lookups of all ranks, one rank after the other so that none is timed beside another. Times are those
-/// of rank 0.
+/// The lookups of all ranks. Collective. The ranks look up one after the other, so that no rank is timed beside
+/// another. The times are rank 0's.
 LookupReport look_up_on_ranks(Fabric& fabric, std::span<const ServedOperation> operations,
                               std::span<const CountedCall> calls) {
   LookupReport mine;
@@ -52,14 +52,14 @@ LookupReport look_up_on_ranks(Fabric& fabric, std::span<const ServedOperation> o
     all.lookups += theirs["lookups"].get<int64_t>();
     all.misses += theirs["misses"].get<int64_t>();
     all.buckets += theirs["buckets"].get<int64_t>();
-    for (const Json& line : theirs["lines"])  // shares of ranks differ, and so may what they miss
+    for (const Json& line : theirs["lines"])  // ranks have different shares and may have different misses
       all.miss_lines.push_back(fmt::format("rank {}: {}", rank, line.get<std::string>()));
     if (rank == 0) all.lookup_ns = {theirs["p50"], theirs["p99"]};
   }
   return all;
 }
 
-/// Collective: the layers of all ranks; times stay those of this rank.
+/// Adds up the layers of all ranks. Collective. The times stay this rank's.
 LayerReport sum_over_ranks(Fabric& fabric, LayerReport mine) {
   const Json own = {{"executed", mine.executed},
                     {"verified", mine.verified},
@@ -83,7 +83,7 @@ RankReplay replay_on_ranks(const Session& session, const Options& options, const
                            const RankModel::Settings& settings, std::span<const CountedCall> calls, double seconds) {
   RankReplay result;
   on_every_rank(world, one_thread_count(options), [&](Fabric& fabric) {
-    // Ranks that compile what is missing may be far apart.
+    // Ranks that compile missing binaries may be far apart in time.
     fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(30)));
     RankModel model(session, options, fabric, settings);
     fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(1)));

@@ -1,4 +1,4 @@
-// tools/cli/serve/replay_ranks.h -- serves the calls of a trace through a model that is cut over ranks.
+// tools/cli/serve/replay_ranks.h -- serves the calls of a trace with a model that is cut over ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>
@@ -9,14 +9,14 @@
 namespace seqtile::cli {
 
 struct RankReplay {
-  LookupReport lookups;  ///< of all ranks; times are those of rank 0
-  LayerReport layers;    ///< the same
+  LookupReport lookups;  ///< lookups of all ranks, with the times of rank 0
+  LayerReport layers;    ///< layers of all ranks, with the times of rank 0
   EngineCounters counters;
 };
 
-/// Every rank looks up all calls; then, where nothing is missing or `settings.policy` has an answer, all ranks run
-/// layers of randomly chosen calls for `seconds` and check their outputs. Errors: timeout where a rank waited for
-/// another one longer than the deadline, and as RankModel.
+/// Each rank looks up all calls. If no record is missing, or `settings.policy` answers misses, all ranks then run
+/// layers of randomly chosen calls for `seconds` and check their outputs. Errors: timeout if a rank waited for another
+/// rank longer than the deadline; as RankModel.
 RankReplay replay_on_ranks(const Session& session, const Options& options, const World& world,
                            const RankModel::Settings& settings, std::span<const CountedCall> calls, double seconds);
 

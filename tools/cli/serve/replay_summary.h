@@ -1,4 +1,4 @@
-// tools/cli/serve/replay_summary.h -- what `seqtile replay` tells of a served trace, for people and for programs.
+// tools/cli/serve/replay_summary.h -- the summary of a served trace that `seqtile replay` prints, as text and as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -11,20 +11,20 @@
 
 namespace seqtile::cli {
 
-/// What serving the trace has given.
+/// The results of serving a trace.
 struct Served {
   TraceSummary trace;
-  int64_t positions = 0;  ///< of the model
+  int64_t positions = 0;  ///< positions of the model
   Stream stream;
   LookupReport lookups;
   LayerReport layers;
   EngineCounters counters;
   std::vector<OperationTimes> times;
-  bool is_served = false;  ///< no miss that the policy has no answer for
+  bool is_served = false;  ///< no lookup has missed, or the policy answers misses
 };
 
 void print_summary(const Served& served, bool are_bad_rows_skipped, const std::string& next_prewarm);
-/// Times of layers are told with ranks only, by the caller.
+/// Times of layers are absent; the caller adds them with ranks.
 Json summary_json(const Served& served);
 
 }  // namespace seqtile::cli

@@ -1,4 +1,4 @@
-// tools/cli/serve/report.cpp -- `seqtile report`: one table from the JSON of a prewarm and a replay.
+// tools/cli/serve/report.cpp -- `seqtile report`: makes one table from the JSON of a prewarm and a replay.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -15,14 +15,14 @@ struct ReportOptions : Options {
   std::string prewarm, replay, torch;
 };
 
-/// What PyTorch's compiler takes for a sequence length that it has not seen, for one function (a norm, two linears,
-/// SwiGLU), where it is not measured in place: median of 7 lengths; docs/benchmarks.md has the circumstances.
+/// Seconds that PyTorch's compiler takes for a new sequence length of one function (a norm, two linears, SwiGLU), used
+/// unless --torch gives a measurement. Median of 7 lengths; docs/benchmarks.md has the circumstances.
 struct TorchTime {
   double new_length_s = 3.18;
   std::string where = "PyTorch 2.15.0, Intel Cascade Lake, 2 vCPUs, 2026";
 };
 
-/// The object on the last line of a file, which must have these fields.
+/// The object on the last line of a file. Errors: bad input if one of `fields` is missing.
 Json read_object(const std::string& flag, const std::string& path, std::initializer_list<const char*> fields) {
   check_is_file(flag, path, "give the output of a run with --json");
   std::ifstream file(path);
@@ -35,7 +35,7 @@ Json read_object(const std::string& flag, const std::string& path, std::initiali
         fmt::format("{} {}: its last line is not a JSON object; give the output of a run with --json", flag, path));
   for (const char* field : fields)
     if (!object.contains(field))
-      bad_input(fmt::format("{} {}: has no field {}; it is of another command", flag, path, field));
+      bad_input(fmt::format("{} {}: has no field {}; the output is of another command", flag, path, field));
   return object;
 }
 

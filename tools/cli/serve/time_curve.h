@@ -1,4 +1,4 @@
-// tools/cli/serve/time_curve.h -- what an operation takes at any length, by its records.
+// tools/cli/serve/time_curve.h -- the time of an operation at any length, by its records.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace seqtile::cli {
 
-/// A bucket is measured at its hi; the time of a length between two of these is interpolated.
+/// A bucket is measured at its hi; times of lengths between two such points are interpolated.
 class TimeCurve {
  public:
   struct Point {
@@ -20,11 +20,11 @@ class TimeCurve {
   explicit TimeCurve(const std::vector<cache::Record>& records);
 
   bool empty() const { return points_.empty(); }
-  /// Above the last point the time grows with the length. Requires: not empty.
+  /// The time grows in proportion to the length beyond the last point. Requires: not empty.
   Point at(int64_t length) const;
 
  private:
-  std::map<int64_t, Point> points_;  ///< by length, at the upper ends of the buckets
+  std::map<int64_t, Point> points_;  ///< points at the upper ends of the buckets, by length
 };
 
 }  // namespace seqtile::cli

@@ -15,7 +15,7 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int64_t kMaxBytesOfAll = int64_t{4} << 30;  ///< of all buffers
+constexpr int64_t kMaxBytesOfAll = int64_t{4} << 30;  ///< limit for all buffers together
 
 bool is_float_parameter(sim::PtxType type) { return type == sim::PtxType::f32 || type == sim::PtxType::f64; }
 bool is_integer_parameter(sim::PtxType type) { return type >= sim::PtxType::u8 && type <= sim::PtxType::s64; }
@@ -49,7 +49,7 @@ ForeignCall::ForeignCall(const sim::Program& program, const sim::LaunchShape& sh
                arguments_[file.argument].bytes.size());
 }
 
-/// ".u64 x (pointer), .u32 n, 24 bytes s".
+/// The parameters as text: ".u64 x (pointer), .u32 n, 24 bytes s".
 std::string ForeignCall::parameter_list() const {
   std::string list;
   for (const sim::PtxVariable& param : program_.params) {
@@ -89,7 +89,7 @@ void ForeignCall::check_fit(size_t index) const {
     refuse(fmt::format("a value of type {} where .{} is declared", argument.type.name, sim::ptx_type_name(param.type)));
 }
 
-/// Writes an argument to its place in the parameter block, and makes its buffer.
+/// Writes an argument into the parameter block, and makes its buffer.
 void ForeignCall::place(size_t index) {
   KernelArgument& argument = arguments_[index];
   std::byte* to = parameters_.data() + program_.params[index].offset;

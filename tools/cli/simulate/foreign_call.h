@@ -1,5 +1,4 @@
-// tools/cli/simulate/foreign_call.h -- the memory and parameters of one launch of a foreign kernel, and what became of
-// them.
+// tools/cli/simulate/foreign_call.h -- the memory, parameters and results of one launch of a foreign kernel.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -15,8 +14,8 @@ namespace seqtile::cli {
 
 class ForeignCall {
  public:
-  /// Makes the buffers and the parameter block. Errors: invalid_argument that lists the kernel's parameters where the
-  /// arguments do not fit them in number, size or type, or where --dump or --expect name no buffer.
+  /// Makes the buffers and the parameter block. Errors: invalid_argument if the arguments do not fit the kernel's
+  /// parameters in number, size or type (the message lists the parameters), or if --dump or --expect names no buffer.
   ForeignCall(const sim::Program& program, const sim::LaunchShape& shape, const ForeignOptions& options);
 
   sim::Machine& machine() { return machine_; }
@@ -24,11 +23,11 @@ class ForeignCall {
   std::array<int, 3> block() const { return {shape_.threads, shape_.threads_yz[0], shape_.threads_yz[1]}; }
   const std::vector<std::byte>& parameters() const { return parameters_; }
 
-  /// Behind the launch: writes --dump files and compares with those of --expect.
+  /// Called after the launch: writes the --dump files and compares with the --expect files.
   void finish();
-  /// A line a buffer: what the kernel has changed.
+  /// A line for each buffer, with the elements that the kernel has changed.
   std::vector<std::string> describe_buffers() const;
-  /// A line for each --expect that does not hold.
+  /// A line for each --expect file that differs.
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:
@@ -56,7 +55,7 @@ class ForeignCall {
   std::vector<KernelArgument> arguments_;
   std::vector<FileOf> dumps_, expectations_;
   std::vector<std::byte> parameters_;
-  std::vector<uint64_t> pointers_;  ///< by argument, 0 for what is none
+  std::vector<uint64_t> pointers_;  ///< pointers by argument; 0 for arguments without a pointer
   std::vector<Buffer> buffers_;
   std::vector<std::string> differences_;
   sim::Machine machine_;

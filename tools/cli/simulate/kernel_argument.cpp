@@ -43,7 +43,7 @@ constexpr std::array<NamedType, 12> kTypes = {{{"i8", ScalarKind::signed_integer
                                                {"f32", ScalarKind::floating, 4},
                                                {"f64", ScalarKind::floating, 8}}};
 
-/// One argument's text while it is read.
+/// Reads the text of one argument.
 class Reader {
  public:
   Reader(const std::string& flag, const std::string& text, int64_t most_bytes)
@@ -110,7 +110,7 @@ class Reader {
     write(0, value);
   }
 
-  /// Puts the number `value` at the element's place.
+  /// Writes the number `value` as an element.
   void write(size_t element, const std::string& value) {
     std::byte* to = result_.bytes.data() + element * static_cast<size_t>(result_.type.bytes);
     if (result_.type.kind == ScalarKind::floating || result_.type.kind == ScalarKind::bfloat)
@@ -152,7 +152,7 @@ class Reader {
           fmt::format("{} {}: {} elements of {} bytes, {} bytes of the 4 GiB for all buffers are left; make them "
                       "smaller",
                       flag_, text_, result_.elements, result_.type.bytes, most_bytes_));
-    // what nothing has written is NaN in every float format
+    // Unwritten bytes are 0xff, which is NaN in all float formats.
     result_.bytes.assign(static_cast<size_t>(result_.elements * result_.type.bytes), std::byte{0xff});
     result_.is_initialised = has_value;
     if (has_value) fill(value);
@@ -178,7 +178,7 @@ class Reader {
     }
   }
 
-  /// Integers wrap at their type's end.
+  /// Integers wrap around.
   void count_up(size_t element, int64_t value) {
     std::byte* to = result_.bytes.data() + element * static_cast<size_t>(result_.type.bytes);
     if (result_.type.kind == ScalarKind::floating || result_.type.kind == ScalarKind::bfloat)
@@ -186,7 +186,7 @@ class Reader {
     else std::memcpy(to, &value, static_cast<size_t>(result_.type.bytes));
   }
 
-  /// The same values on every machine: the standard's distributions differ, its generators do not.
+  /// Makes the same values on every machine: the standard fixes generators, but not distributions.
   void random(uint32_t seed) {
     std::mt19937 generator(seed);
     const bool is_integer =

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\\uFFFD";
 
-/// Bytes of the character of UTF-8 at the front of `text`; 0 where it is none.
+/// Length of the UTF-8 character at the front of `text`; 0 if there is none.
 size_t utf8_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -25,7 +25,7 @@ size_t utf8_bytes(std::string_view text) {
   return is_too_long || is_no_character ? 0 : count;
 }
 
-/// Of "\uD83D" at the front: 0xD83D; 0 where there is no such escape.
+/// The code unit of an escape at the front, such as 0xD83D for "\uD83D"; 0 if there is no such escape.
 unsigned escaped_unit(std::string_view text) {
   unsigned unit = 0;
   if (text.size() < 6 || !text.starts_with("\\u")) return 0;

@@ -48,7 +48,7 @@ constexpr Mark kWords[] = {
     {"triton.jit", "Python; the compiled kernel's asm[\"ptx\"] is needed"},
 };
 
-/// An ELF file's machine, at byte 18: 190 is a GPU of NVIDIA's.
+/// Names the kind of an ELF file by its machine, at byte 18: 190 is a GPU of NVIDIA.
 std::string describe_elf(std::string_view bytes) {
   const bool is_cubin = bytes.size() > 19 && static_cast<unsigned char>(bytes[18]) == 190 && bytes[19] == 0;
   return fmt::format("{}; {}", is_cubin ? "a cubin, machine code of a GPU" : "an ELF file", kHaveText);

@@ -1,4 +1,4 @@
-// tools/cli/simulate/ptx_file.h -- reads a file of PTX, or says what it is instead.
+// tools/cli/simulate/ptx_file.h -- reads a file of PTX, or names the kind of another file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace seqtile::cli {
 
-/// "a cubin: ..." with the next step where the bytes are known to be something else than PTX, empty for PTX.
+/// The kind of file and the next step, "a cubin; ...", if the bytes are known not to be PTX; empty for PTX.
 std::string describe_no_ptx(std::string_view bytes);
 
-/// The text of the file that `flag` names, without a byte order mark. Errors: invalid_argument that says what the file
-/// is where it is not PTX. `advice` ends the message for a file that is not there.
+/// The text of the file that `flag` names, without a byte order mark. Errors: invalid_argument that names the kind of a
+/// file that is not PTX. `advice` ends the message about an absent file.
 std::string read_ptx_file(const std::string& flag, const std::string& path, const std::string& advice);
 
 }  // namespace seqtile::cli

@@ -1,4 +1,4 @@
-// tools/cli/simulate/simulate.cpp -- `seqtile simulate`: one call of one kernel on a simulated GPU, with all checks.
+// tools/cli/simulate/simulate.cpp -- `seqtile simulate`: one call of a kernel on a simulated GPU, with all checks.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ struct SimulateOptions : ForeignOptions {
   std::vector<std::string> config;
 };
 
-/// What a call did: the machine's reports, or how its results compare with the reference.
+/// The outcome of a call: the machine's reports, or the comparison with the reference.
 struct Outcome {
   std::string name, detail;  ///< "ok", "fault", "wrong_result", "oob_write"
   double max_rel_err = 0, seconds = 0;
@@ -40,7 +40,7 @@ KernelBinary read_ptx(KernelBinary binary, const std::string& path) {
   return binary;
 }
 
-/// What is wrong with a text of the caller's is said with its file.
+/// Loads a kernel. Errors in the caller's PTX name its file.
 std::unique_ptr<LoadedKernel> load(Device& device, KernelBinary binary, const std::string& ptx) {
   try {
     return device.load(std::move(binary));
@@ -88,7 +88,8 @@ void print_outcome(const Outcome& outcome, const SimulatedLaunch& launch, bool w
 int run_operation(const Session& session, SimulateOptions options) {
   if (!options.ranks.empty() && options.fabric.empty())
     options.fabric = options.device.empty() ? "sim:sm_80" : options.device;
-  if (options.device.empty()) options.device = options.ranks.empty() ? "sim:sm_80" : "cpu";  // or the fabric's
+  // With ranks, set_rank_fields() replaces "cpu" by the fabric's device.
+  if (options.device.empty()) options.device = options.ranks.empty() ? "sim:sm_80" : "cpu";
   set_rank_fields(session, options);
   if (options.length.empty()) bad_input("--length is required");
   const autotune::OpDef& op = session.registry.find(options.operation);
@@ -132,7 +133,7 @@ int run_operation(const Session& session, SimulateOptions options) {
   return outcome.name == "ok" ? kDone : kNo;
 }
 
-/// An operation of ours, or a kernel of a text from elsewhere.
+/// Simulates an operation of the registry, or a kernel of a foreign PTX file.
 int run(const Session& session, const SimulateOptions& options) {
   if (options.operation.empty()) return run_foreign(options);
   if (const std::string flag = foreign_flag(options); !flag.empty())
@@ -158,7 +159,7 @@ void add_simulate(CLI::App& app, Session& session) {
   command.get_option("operation")->required(false);
   add_key(command, *options);
   command.get_option("--device")
-      ->description("sim:sm_80 or sim:sm_90a (default: sm_80, or what the text of --entry needs)")
+      ->description("sim:sm_80 or sim:sm_90a (default: sm_80, or the target of the PTX of --entry)")
       ->default_str("");
   command.get_option("--threads")->description("Host threads that simulate (default: all cores)");
   add_ranks(command, *options);
@@ -178,7 +179,7 @@ void add_simulate(CLI::App& app, Session& session) {
           ""));
   command
       .add_option("--ptx", options->ptx,
-                  "Execute this text: in place of the operation's, of the same configuration, or with --entry")
+                  "PTX to execute: instead of the operation's own, for the same configuration, or with --entry")
       ->type_name("FILE");
   add_foreign(command, *options);
 }

@@ -21,9 +21,9 @@ namespace seqtile::cli {
 namespace {
 
 constexpr int64_t kMaxBlocks = 1 << 24;
-constexpr std::string_view kAdvice = "give the PTX of a kernel, as nvcc -ptx or Triton's asm[\"ptx\"] have it";
+constexpr std::string_view kAdvice = "give the PTX of a kernel, for example of nvcc -ptx or Triton's asm[\"ptx\"]";
 
-/// "4", "4,2" or "4,2,1" of a flag.
+/// Parses "4", "4,2" or "4,2,1", the value of a flag.
 std::array<int, 3> parse_sides(const std::string& flag, const std::string& text, std::array<int64_t, 3> most) {
   std::array<int, 3> sides = {1, 1, 1};
   const char *at = text.data(), *end = at + text.size();
@@ -61,7 +61,7 @@ sim::LaunchShape shape_of(const ForeignOptions& options, const sim::Program& pro
   return shape;
 }
 
-/// The device that --device names, or the first that takes the text: sim:sm_80 takes the targets below sm_89.
+/// The device of --device, or the first that takes the PTX: sim:sm_80 takes targets below sm_89.
 std::string device_of(const ForeignOptions& options, const sim::PtxModule& module) {
   const bool is_old = module.target < sim::PtxTarget::sm_89;
   if (options.device.empty()) return is_old ? "sim:sm_80" : "sim:sm_90a";
@@ -176,7 +176,7 @@ int run_foreign(const ForeignOptions& options) {
     bad_input("--set, --dtype and --length belong to an operation; a kernel of a text takes --grid, --block and --arg");
   const sim::PtxModule module = parse(options);
   const sim::Program program = decode(options, module);
-  if (options.grid.empty()) bad_input("--grid X,Y,Z is needed: how many blocks the kernel is launched with");
+  if (options.grid.empty()) bad_input("--grid X,Y,Z is needed: the number of blocks of the launch");
   const std::string device = device_of(options, module);
   const sim::LaunchShape shape = shape_of(options, program);
   check_shared(program, shape, device);
@@ -220,16 +220,16 @@ void add_foreign(CLI::App& command, ForeignOptions& options) {
            "The kernel's parameters in turn: f32[1024] (unwritten), f32[1024]=zeros, =random:7, =iota, =1.5, =@FILE; "
            "i32=1000, null, same=0, raw=HEX",
            "ARG");
-  repeated("--dump", options.dumps, "Write the bytes of argument N (from 0) behind the run", "N=FILE");
+  repeated("--dump", options.dumps, "Write the bytes of argument N (from 0) after the run", "N=FILE");
   repeated("--expect", options.expectations, "Compare argument N with the bytes of a file", "N=FILE");
   command
       .add_option("--tolerance", options.tolerance,
-                  "Of --expect: largest |difference| / max(1, |expected|) (default: by the type)")
+                  "For --expect: largest |difference| / max(1, |expected|) (default: by the type)")
       ->type_name("X")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--max-instructions", options.max_instructions,
-                  "Warp instructions of one block, cluster or cooperative grid before it is reported")
+                  "Limit of warp instructions for one block, cluster or cooperative grid")
       ->type_name("N")
       ->check(at_least_one());
 }

@@ -1,4 +1,4 @@
-// tools/cli/simulate/simulation_watch.h -- says on standard error how far a long simulated launch has come.
+// tools/cli/simulate/simulation_watch.h -- prints the progress of a long simulated launch on standard error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <condition_variable>
@@ -10,7 +10,7 @@
 
 namespace seqtile::cli {
 
-/// Looks twice a second, from a thread of its own, until it is destroyed.
+/// Looks at the progress twice a second, on a thread of its own, until the object is destroyed.
 class SimulationWatch {
  public:
   explicit SimulationWatch(std::function<SimulationProgress()> look);

@@ -1,4 +1,4 @@
-// tools/cli/tune/compile.cpp -- `seqtile compile`: one kernel through the compiler, every stage to be seen.
+// tools/cli/tune/compile.cpp -- `seqtile compile`: compiles one kernel and shows any stage.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,7 +25,7 @@ struct CompileOptions : Options {
   std::vector<std::string> config;
 };
 
-/// A target by name, whether code for it executes here or not.
+/// A target by name. Its code need not execute on this machine.
 Target named_target(const std::string& flag, const std::string& name) {
   if (name.starts_with("sm_")) return gpu_target(name);
   const Target target = cpu_target(name);
@@ -34,11 +34,11 @@ Target named_target(const std::string& flag, const std::string& name) {
                 fmt::format("{} {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
                             "library",
                             flag, name));
-  // This machine's own has its cache sizes.
+  // The target of this machine has its cache sizes.
   return is_executable(target) && target.name == host_target().name ? host_target() : target;
 }
 
-/// The target that --device names, or that of the device. `cpu` is this machine's, or the one of SEQTILE_CPU_TARGET.
+/// The target that --device names, or the target of that device. `cpu` means this machine, or SEQTILE_CPU_TARGET.
 Target compile_target(const Options& options) {
   const auto names = cpu_target_names();
   const auto is_cpu_target = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
@@ -58,7 +58,7 @@ Target compile_target(const Options& options) {
   }
 }
 
-/// Code for ranks of a fabric of GPUs is for their target, and a GPU's target alone names a fabric.
+/// Sets the fields of ranks. A fabric of GPUs gives the target, and a GPU's target alone gives the fabric.
 void set_rank_fields_of_target(const Session& session, Options& options) {
   const bool names_fabric = options.fabric.empty() && !options.ranks.empty() && options.device.starts_with("sm_");
   if (names_fabric) options.fabric = "sim:" + options.device;
@@ -71,7 +71,7 @@ bool is_for_stdout(const CompileOptions& options) {
   return options.output.empty() || is_standard_output(options.output);
 }
 
-/// Refuses what this target's compilation has no stage for, and bytes for a terminal.
+/// Refuses a stage that the target does not have, and a cubin on a terminal.
 void check_emit(const CompileOptions& options, const Target& target) {
   const bool is_of_gpus = options.emit == "ptx" || options.emit == "cubin", is_of_cpus = options.emit == "asm";
   if (target.is_gpu() ? is_of_cpus : is_of_gpus)
@@ -80,10 +80,10 @@ void check_emit(const CompileOptions& options, const Target& target) {
   const bool is_shown = options.output.empty() || isatty(STDOUT_FILENO) == 1 || options.json;
   if (options.emit == "cubin" && is_for_stdout(options) && is_shown)
     bad_input("--emit cubin: a cubin is not text; name a file for it with --output, or - for a pipe without --json");
-  if (options.emit.empty() && !options.output.empty()) bad_input("--output: say with --emit which stage it is for");
+  if (options.emit.empty() && !options.output.empty()) bad_input("--output: give the stage of the file with --emit");
 }
 
-/// The target with its assembler where the cubin, or what ptxas says of it, is part of the answer.
+/// The target with its assembler, if the answer has the cubin or the resources that ptxas prints.
 Target with_cubin(const CompileOptions& options, const Target& target) {
   const bool is_text_only = !options.emit.empty() && options.emit != "cubin" && is_for_stdout(options) && !options.json;
   if (!target.is_gpu() || is_text_only) return target;
@@ -91,7 +91,7 @@ Target with_cubin(const CompileOptions& options, const Target& target) {
   if (options.emit == "cubin" && with.cubin_arch.empty())
     throw Error(ErrorCode::unsupported,
                 env::ptxas_program() == "none"
-                    ? "--emit cubin: no ptxas, as SEQTILE_PTXAS=none says; unset it, or use --emit ptx"
+                    ? "--emit cubin: SEQTILE_PTXAS=none rules out ptxas; unset it, or use --emit ptx"
                     : "--emit cubin: no ptxas that works in SEQTILE_PTXAS, CUDA_HOME, CUDA_PATH, PATH or "
                       "/usr/local/cuda/bin; install a CUDA toolkit, or use --emit ptx");
   return with;
@@ -142,7 +142,7 @@ Json summary_json(const std::string& operation, const KernelBinary& binary, cons
   return json;
 }
 
-/// Processor time of this process and of the children that it has waited for.
+/// Processor time of this process and of the child processes that have ended.
 double processor_ms() {
   double ms = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -153,7 +153,7 @@ double processor_ms() {
   return ms;
 }
 
-/// Adds the median times of `repeat` further compilations, to PTX and on to a cubin where the target has one.
+/// Adds the median times of `repeat` further compilations to PTX, and also to a cubin if the target has one.
 void time_again(const ir::Function& function, const Target& target, int repeat, Json& json) {
   const auto time = [&](const std::string& stage, const Target& wanted) {
     std::vector<double> wall, processor;
@@ -219,8 +219,7 @@ void add_compile(CLI::App& app, Session& session) {
   add_operation(command, *options);
   add_key(command, *options);
   command.get_option("--device")
-      ->description(
-          "Whose code: a device, or a target by name, a CPU's instruction set or a GPU (neon, sm_80, sm_90a)");
+      ->description("Target of the code: a device, or by name a CPU's instruction set or a GPU (neon, sm_80, sm_90a)");
   add_ranks(command, *options);
   add_length(command, *options);
   command.get_option("--length")->required();
@@ -228,7 +227,7 @@ void add_compile(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"tile", "ll", "asm", "ptx", "cubin"}));
   command
       .add_option("-o,--output", options->output,
-                  "Write that stage to a file and print what the kernel needs; - is standard output")
+                  "Write the stage of --emit to a file and print the kernel's resources; - is standard output")
       ->type_name("FILE");
   command
       .add_option("--repeat", options->repeat,

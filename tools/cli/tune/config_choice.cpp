@@ -49,7 +49,7 @@ std::string list(const Items& items, Text text) {
   return all;
 }
 
-/// Refuses the first of `given` that no configuration has, alone or together with those before it.
+/// Refuses the first of `given` that no configuration has, alone or together with the values before it.
 void refuse_values(const autotune::Config& given, const std::string& where,
                    const std::vector<autotune::Config>& space) {
   autotune::Fields before;
@@ -70,7 +70,7 @@ void refuse_values(const autotune::Config& given, const std::string& where,
   }
 }
 
-/// What keeps the default's other values (in `wanted`) from going with those that `matching` have in common.
+/// The reason why the default's other values, in `wanted`, do not go with the values common to `matching`.
 std::string conflict(const autotune::Config& wanted, const std::vector<autotune::Config>& matching) {
   const Values values = values_of(matching);
   for (const auto& [name, value] : wanted.values()) {
@@ -83,7 +83,7 @@ std::string conflict(const autotune::Config& wanted, const std::vector<autotune:
   return "does not go with the default's other values";
 }
 
-/// The one that has the most of `wanted`, as flags.
+/// The configuration of `matching` that shares the most values with `wanted`, as flags.
 std::string nearest(const autotune::Config& wanted, const std::vector<autotune::Config>& matching) {
   const auto shared = [&](const autotune::Config& config) {
     return std::count_if(wanted.values().begin(), wanted.values().end(), [&](const auto& item) {
@@ -98,7 +98,8 @@ std::string nearest(const autotune::Config& wanted, const std::vector<autotune::
   return text;
 }
 
-/// What a GPU lacks for values that others of the space have, each, or nothing: the compiler says it before it runs.
+/// The compiler's error for a configuration whose single values are all in the space: the GPU lacks something. Else
+/// empty.
 std::string lack_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
                     const std::vector<autotune::Config>& space, const Target& target) {
   const Values values = values_of(space);
@@ -126,7 +127,7 @@ autotune::Config chosen_config(const autotune::OpDef& op, const autotune::Worklo
   const autotune::Fields given = parse_fields("--config", items);
   if (given.values().empty()) return config;
   for (const auto& [name, value] : given.values()) config.set(name, value);
-  // A configuration of another form of the kernel has other parameters, so the text may also be complete by itself.
+  // A configuration of another form of the kernel has other parameters, so that `given` may also be complete by itself.
   const autotune::ConfigSpace space = op.config_space(workload, length, target);
   if (!space.refusal(config)) return config;
   if (!space.refusal(given)) return given;

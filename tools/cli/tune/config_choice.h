@@ -11,8 +11,8 @@ namespace seqtile::cli {
 
 void add_config(CLI::App& app, std::vector<std::string>& items);  ///< --config
 
-/// The operation's default with the parameters of `items` ("block_m=16"), or just these where they are complete.
-/// Errors: invalid_argument with what there is, or an example of values that go together.
+/// The operation's default with the parameters of `items` ("block_m=16"), or `items` alone if they are complete.
+/// Errors: invalid_argument with the possible values, or with an example of values that go together.
 autotune::Config chosen_config(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length,
                                const std::vector<std::string>& items, const Target& target);
 

@@ -31,9 +31,9 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
   const autotune::OpDef& op = registry.find(request.workload.operation);
   const cache::TuningKey key = autotune::make_key(op, request.workload, device.info(), autotune::TuneOptions{}.policy);
   const std::string replaced = "; " + next_step("prewarm", options) + " replaces it";
-  std::string build;                          // asked for where a binary is missing
-  std::map<int64_t, std::string> problems;    // of buckets with a record, by lo; empty: it serves
-  std::map<int64_t, autotune::Grade> grades;  // of those that serve
+  std::string build;                          // next step for a missing binary
+  std::map<int64_t, std::string> problems;    // buckets with a record, by lo; an empty text: the record serves
+  std::map<int64_t, autotune::Grade> grades;  // grades of the records that serve
   std::vector<cache::BadRecord> bad;
   autotune::Usability usable(op, request.workload, device.target());
   const std::vector<cache::Record> records = store.records(key, &bad);

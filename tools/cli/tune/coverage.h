@@ -1,4 +1,4 @@
-// tools/cli/tune/coverage.h -- which lengths of an operation have a record and a loadable binary.
+// tools/cli/tune/coverage.h -- the lengths of an operation that have a record and a loadable binary.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <map>
@@ -22,14 +22,14 @@ struct Gap {
 
 struct Coverage {
   int64_t lengths = 0;
-  int64_t covered = 0;                            ///< of the grade that was asked for, or a better one
-  int64_t built = 0, measured = 0, searched = 0;  ///< of this grade or a better one
-  std::map<std::string, int64_t> stages;          ///< distinct binaries by what they are: blob, ptx, cubin
-  std::vector<Gap> gaps;                          ///< neighbours with one reason are one gap
+  int64_t covered = 0;                            ///< lengths of the wanted grade or a better one
+  int64_t built = 0, measured = 0, searched = 0;  ///< lengths of this grade or a better one
+  std::map<std::string, int64_t> stages;          ///< number of distinct binaries by stage: blob, ptx, cubin
+  std::vector<Gap> gaps;                          ///< neighbours with the same reason are one gap
 };
 
-/// Looks at every bucket of the request; what is less than `wanted` is a gap. Reads, never measures or compiles.
-/// `options` are those of the model's command.
+/// Looks at all buckets of the request; a bucket below the grade `wanted` is a gap. Reads only: nothing is measured or
+/// compiled. `options` belong to the model's command.
 Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, autotune::Grade wanted,
                      const Options& options, Device& device, cache::TuningStore& store, cache::ArtifactDb& artifacts);
 

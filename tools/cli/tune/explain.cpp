@@ -1,4 +1,4 @@
-// tools/cli/tune/explain.cpp -- `seqtile explain`: which record answers a length, or why none does.
+// tools/cli/tune/explain.cpp -- `seqtile explain`: shows the record that answers a length, or the reason why none does.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -29,17 +29,17 @@ struct Answer {
   bool is_recorded = false;
 };
 
-/// What a modelled decision rests on is in the trial of its configuration.
+/// The reason of a modelled decision; the trial of its configuration has the details.
 std::string modelled_reason(const cache::Record& record, const std::vector<cache::TrialRow>& trials, Options options) {
   std::string reason = fmt::format("predicted for length {}: {} (default {})", record.measured_length,
                                    format_us(record.median_us), format_us(record.default_us));
   for (const cache::TrialRow& trial : trials)
     if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
   options.device = "cuda";
-  return reason + "; nothing was measured: on the GPU " + next_step("tune", options) + " does that";
+  return reason + "; nothing was measured; on the GPU " + next_step("tune", options) + " measures it";
 }
 
-/// What all ranks found, and the trial's own detail.
+/// The result of all ranks, followed by the trial's own detail.
 std::string detail_of(const cache::TrialRow& trial) {
   if (trial.ranks == 0) return trial.detail;
   std::string text = fmt::format("{} all {} ranks", trial.chosen ? "chosen by" : "on", trial.ranks);
@@ -61,11 +61,11 @@ std::string reason_of(const cache::Record& record, const std::vector<cache::Tria
   return reason;
 }
 
-/// What the bucket has, and why it may not serve.
+/// The record of a bucket, or the reason why it may not serve.
 struct Found {
-  std::optional<cache::Record> record;  ///< may serve
-  std::string lack;                     ///< of that record: what is compiled again when it is loaded
-  std::string refusal;                  ///< of the record that is there; empty: there is none
+  std::optional<cache::Record> record;  ///< the record that may serve
+  std::string lack;                     ///< the part of that record's binary that is compiled again at load
+  std::string refusal;  ///< reason why the present record may not serve; empty: the bucket has no record
 };
 
 Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, const cache::TuningKey& key,
@@ -78,7 +78,7 @@ Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, c
     found.refusal = judgement.refusal;
     if (judgement.is_usable() && !judgement.lack.empty()) {
       try {
-        usable.build(judgement.config);  // the engine would
+        usable.build(judgement.config);  // as the engine would
       } catch (const Error& error) {
         found.refusal = fmt::format("its kernel does not compile: {}", error.what());
       }
@@ -135,7 +135,7 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
     return (trial.outcome != "ok" && trial.outcome != "modelled") || trial.median_us <= 0;
   });
   std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
-  // Trials compare with trials: a record's own time may be that of all ranks.
+  // Trials are compared with trials, because a record's own time may be the time of all ranks.
   double winner_us = answer.median_us;
   for (const cache::TrialRow& trial : trials)
     if (autotune::parse_config(trial.config_json) == answer.config) winner_us = trial.median_us;
@@ -157,7 +157,7 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
   return list;
 }
 
-/// Candidates that failed, with the reason.
+/// Prints the failed candidates, with the reason.
 Json print_refused(const std::vector<cache::TrialRow>& trials) {
   Table table({"  refused", "outcome", "reason"});
   Json list = Json::array();
@@ -172,8 +172,8 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
   return list;
 }
 
-/// How a GPU's code does its products, and why not by the GPU's own instructions; nothing of kernels without products.
-/// The text says it, so that neither ptxas nor a stored binary is needed.
+/// The way a GPU's code computes products, and the reason if it does not use the GPU's own instructions; empty for
+/// kernels without products. The PTX has the answer, so that neither ptxas nor a stored binary is needed.
 std::string loop_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
                     Target target) {
   if (!target.is_gpu()) return {};
@@ -232,7 +232,7 @@ namespace {
 int run(const Session& session, const Options& given) {
   Options options = given;
   if (!options.model.empty() && !options.ranks.empty() + !options.fabric.empty() > 0)
-    bad_input("--ranks, --fabric: go with an operation; `seqtile prove` asks for all of a model's");
+    bad_input("--ranks, --fabric: go with an operation; `seqtile prove` checks all operations of a model");
   if (!options.model.empty()) return explain_model(session, options);
   if (options.operation.empty()) bad_input("explain: give an operation and --length, or --model FILE");
   if (options.length.empty()) bad_input("--length is required with an operation");
@@ -248,7 +248,7 @@ int run(const Session& session, const Options& given) {
 void add_explain(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command(
-      app, session, "explain", "Say which bucket, configuration and origin answer a length, and what came second",
+      app, session, "explain", "Print the bucket, configuration and origin that answer a length, and the runners-up",
       "  seqtile explain linear --set n=4096 --set k=4096 --dtype bf16 --length 300 --cache tuning.db\n"
       "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1\n"
       "  seqtile explain fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --length 16 --cache tuning.db\n"
@@ -258,9 +258,10 @@ void add_explain(CLI::App& app, Session& session) {
   add_operation(command, *options);
   CLI::Option* operation = command.get_option("operation")->required(false);
   command
-      .add_option("--model", options->model,
-                  "Instead of an operation: what a Hugging Face config.json describes, and with --length each of its "
-                  "operations")
+      .add_option(
+          "--model", options->model,
+          "Instead of an operation: describe a Hugging Face config.json; with --length also answer for each of its "
+          "operations")
       ->type_name("FILE")
       ->excludes(operation)
       ->excludes(command.get_option("--set"));

@@ -1,4 +1,4 @@
-// tools/cli/tune/explain.h -- which record answers a length, of one operation and of all of a model's.
+// tools/cli/tune/explain.h -- the records that answer a length, for one operation or all operations of a model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <nlohmann/json.hpp>
@@ -17,8 +17,8 @@ struct Explained {
 Explained explain_workload(const Session& session, const Options& options, const autotune::Workload& workload,
                            int64_t length);
 
-/// `seqtile explain --model`: the model alone, or with --length each of its operations. Returns kNo where one of them
-/// has no record.
+/// `seqtile explain --model`: prints the model, and with --length the answer of each operation. Returns kNo if an
+/// operation has no record.
 int explain_model(const Session& session, const Options& options);
 
 }  // namespace seqtile::cli

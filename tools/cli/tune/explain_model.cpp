@@ -1,4 +1,4 @@
-// tools/cli/tune/explain_model.cpp -- `seqtile explain --model`: a model file, and which records answer a length of it.
+// tools/cli/tune/explain_model.cpp -- `seqtile explain --model`: a model file, and the records that answer a length.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// Tokens and keys are as many as --length says.
+/// The options with --length as the number of tokens and of keys.
 Options of_one_length(const Options& options) {
   Options one = options;
   one.lengths = one.kv_lengths = options.length;

@@ -1,4 +1,4 @@
-// tools/cli/tune/prewarm.cpp -- `seqtile prewarm`: all operations of a model over all lengths, off line.
+// tools/cli/tune/prewarm.cpp -- `seqtile prewarm`: tunes all operations of a model over all lengths.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -11,14 +11,14 @@
 namespace seqtile::cli {
 namespace {
 
-/// Ranks take what rank 0 chose where it shows on the wire: with other shares of the weights, those are binaries of
-/// their own.
+/// Stores the binaries that ranks need beside rank 0's. A rank uses rank 0's configuration if it shows on the wire;
+/// with other shares of the weights the configuration needs another binary.
 void store_binaries_of_ranks(const Session& session, const Options& options, const World& world) {
   int64_t compiles = 0;
   for (const int threads : thread_counts(options))
     compiles += rehearse(session, options, world, threads, 0).counters.compiles_at_load;
   if (compiles > 0)
-    print_line(fmt::format("{} more {} for ranks that take over what rank 0 chose", format_count(compiles),
+    print_line(fmt::format("{} more {} for ranks that take over rank 0's choices", format_count(compiles),
                            compiles == 1 ? "binary" : "binaries"));
 }
 

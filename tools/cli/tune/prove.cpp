@@ -1,4 +1,4 @@
-// tools/cli/tune/prove.cpp -- `seqtile prove`: every length of every declared operation has a record and a loadable
+// tools/cli/tune/prove.cpp -- `seqtile prove`: checks that all lengths of all operations have a record and a loadable
 // binary.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 namespace seqtile::cli {
 namespace {
 
-/// "7 cubin, 1 ptx".
+/// The stages as text: "7 cubin, 1 ptx".
 std::string list_stages(const std::map<std::string, int64_t>& stages) {
   std::string text;
   for (const auto& [stage, count] : stages)
@@ -25,7 +25,7 @@ std::string list_stages(const std::map<std::string, int64_t>& stages) {
 
 constexpr int64_t kRandomLengths = 10000;
 
-/// What ranks of a server would find: prints a line, returns whether nothing was missing.
+/// Rehearses a server of ranks and prints a line. Returns true if no record or binary was missing.
 bool prove_ranks(const Session& session, const Options& options, const World& world, Json& json) {
   RankProof sum;
   for (const int threads : thread_counts(options)) {
@@ -117,7 +117,7 @@ void add_prove(CLI::App& app, Session& session) {
   add_model(command, *options);
   add_lengths(command, *options);
   command.get_option("--lengths")->required();
-  command.add_option("--grade", options->grade, "How much must be known of a record")
+  command.add_option("--grade", options->grade, "Grade that a record must have")
       ->check(CLI::IsMember({"built", "measured", "searched"}))
       ->capture_default_str();
   add_key(command, *options);

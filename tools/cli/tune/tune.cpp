@@ -1,4 +1,4 @@
-// tools/cli/tune/tune.cpp -- `seqtile tune`: one operation over a range of lengths.
+// tools/cli/tune/tune.cpp -- `seqtile tune`: tunes one operation over a range of lengths.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ int tune_lengths(const Session& session, const TuneRunOptions& given) {
 void add_tune(CLI::App& app, Session& session) {
   auto options = std::make_shared<TuneRunOptions>();
   CLI::App& command = add_command(
-      app, session, "tune", "Tune one operation and store what was measured",
+      app, session, "tune", "Tune one operation and store the measurements",
       "  seqtile tune linear --set n=4096 --set k=4096 --dtype f32 --length 512 --cache tuning.db\n"
       "  seqtile tune rms_norm --set n=576 --lengths 1..4096 --threads 1,2 --budget 60s\n"
       "  seqtile tune attention_forward --set heads=32 --set kv_heads=8 --set head_dim=128 --set phase=prefill \\\n"

@@ -16,8 +16,8 @@
 namespace seqtile::cli {
 namespace {
 
-/// Some workloads are refused only when a configuration is chosen or a call is made: before anything is opened, stored
-/// or promised.
+/// Refuses bad requests before any file is opened or written. Some workloads fail only when a configuration is chosen
+/// or a call is made.
 void check_requests(const Session& session, const std::vector<autotune::TuneRequest>& requests, const Device& device) {
   const bool is_measured = device.info().kind != "sim" && !profile_of(device);
   for (const autotune::TuneRequest& request : requests) {
@@ -116,14 +116,14 @@ void print_report(const autotune::TuneReport& report, const TuneRunOptions& opti
                 {"warnings", options.warnings}});
 }
 
-/// Says which binaries of decisions are not in the store, of this run or an earlier one.
+/// Warns of binaries of decisions, made in this run or an earlier one, that are not in the store.
 void warn_of_missing(int64_t missing, const TuneRunOptions& options, const cache::ArtifactDb& artifacts) {
   const std::string status = artifacts.status();
-  warn(fmt::format(
-      "not stored: {} of the binaries that {} names ({}); when that is mended, `seqtile cache build` compiles "
-      "them",
-      format_count(missing), tuning_path(options),
-      status.empty() ? artifacts_path(options) + " does not have them" : status));
+  warn(
+      fmt::format("not stored: {} of the binaries that {} names ({}); after a repair `seqtile cache build` compiles "
+                  "them",
+                  format_count(missing), tuning_path(options),
+                  status.empty() ? artifacts_path(options) + " does not have them" : status));
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ void warn_of_missing(int64_t missing, const TuneRunOptions& options, const cache
 void add_tune_run(CLI::App& app, TuneRunOptions& options) {
   app.add_option("--budget", options.budget, "Stop measuring after this time, for example 120s (default: none)")
       ->type_name("TIME");
-  app.add_option("--strategy", options.strategy, "How candidates are searched")
+  app.add_option("--strategy", options.strategy, "Search algorithm for candidates")
       ->check(CLI::IsMember({"exhaustive", "topk", "halving", "evolutionary"}))
       ->capture_default_str();
   app.add_flag("--dry-run", options.dry_run,

@@ -1,4 +1,4 @@
-# tools/python/graph_export/model.py -- the module that a function makes, without weights, and the call to trace.
+# tools/python/graph_export/model.py -- the module that a function returns, without weights, and the call to trace.
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ def load_factory(factory):
             else reason(error) + "; give one of this folder or an installed one"
         )
         stop(f"{factory}: module {module} cannot be imported: {why}")
-    except (Exception, SystemExit) as error:  # whatever the module does  # pylint: disable=broad-except
+    except (Exception, SystemExit) as error:  # the module's own code may raise anything  # pylint: disable=broad-except
         stop(
             f"{factory}: module {module} cannot be imported{place_of(error)}: {reason(error)}; give one of this folder or an installed one"
         )
@@ -37,7 +37,7 @@ def load_factory(factory):
 
 @contextlib.contextmanager
 def meta_parameters(torch):
-    """Moves each parameter to "meta" as soon as a module has it: for code that needs values of other tensors meanwhile."""
+    """Moves each parameter to "meta" as it is registered, for code that needs values of other tensors meanwhile."""
     register = torch.nn.Module.register_parameter
 
     def register_meta(module, name, parameter):
@@ -62,7 +62,7 @@ def move_buffers(torch, model):
 
 
 def make_model(torch, make, values):
-    """On PyTorch's "meta" device; where the function needs values of tensors, as for rates by layer, its parameters alone."""
+    """Makes the model on the "meta" device, or only its parameters if the function needs values of other tensors."""
     try:
         with quiet(), torch.device("meta"):
             return make(**values)
@@ -102,7 +102,7 @@ def is_leaf(torch, value):
 
 
 def tensors_of(torch, value):
-    """The tensors of a result: tuples, lists, dictionaries, dataclasses and other objects of any depth, in their order."""
+    """The tensors in a result of any depth, in order: in tuples, lists, dictionaries, dataclasses and other objects."""
     found, seen = [], set()
 
     def visit(part):
@@ -130,7 +130,7 @@ def members_of(value):
 
 
 def check_arguments(factory, model, inputs, values):
-    """Whether the forward pass takes what is given, by position where it has no names. Returns the names to pass so."""
+    """Checks that the forward pass takes the given arguments. Returns the names of arguments to pass by position."""
     kinds = inspect.Parameter
     parameters = inspect.signature(model.forward).parameters.values()
     names = {
@@ -166,7 +166,7 @@ def check_arguments(factory, model, inputs, values):
 
 
 def call_of(torch, model, inputs, values, by_place):
-    """A module whose forward pass takes the inputs alone, by name, and returns the tensors of the model's result."""
+    """A module whose forward pass takes only the inputs, by name, and returns the tensors of the model's result."""
 
     class Call(torch.nn.Module):
         def __init__(self):
@@ -183,7 +183,7 @@ def call_of(torch, model, inputs, values, by_place):
 
     scope = {}
     pairs = ", ".join(f"{name!r}: {name}" for name in inputs)
-    # Tracers name their inputs by the signature.
+    # Tracers name the inputs by the signature.
     exec(
         f"def forward(self, {', '.join(inputs)}):\n    return self.run({{{pairs}}})", scope
     )  # pylint: disable=exec-used

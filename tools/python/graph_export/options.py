@@ -1,4 +1,4 @@
-# tools/python/graph_export/options.py -- what is given on the command line, checked before a model is loaded.
+# tools/python/graph_export/options.py -- the options of the command line, checked before a model is loaded.
 # SPDX-License-Identifier: Apache-2.0
 import ast
 import math
@@ -7,7 +7,7 @@ import re
 
 from .refusal import MACHINE, stop
 
-# What a graph may have (docs/plan_format.md).
+# Limits of a graph (docs/plan_format.md).
 MOST_RANK, MOST_ELEMENTS, MOST_AXES, MOST_DEVICES = 8, 1 << 40, 3, 1 << 20
 
 
@@ -24,7 +24,7 @@ def named(texts, what):
 
 
 def literals(texts, what):
-    """Python's literals by name; what is none is a text."""
+    """Python's literals by name; a value that is no literal stays a text."""
     values = named(texts, what)
     for name, value in values.items():
         try:
@@ -35,7 +35,7 @@ def literals(texts, what):
 
 
 def sizes_of(text, most_sizes, most_product):
-    """[8, 1024] of "8x1024", None where that is no list of sizes or too large."""
+    """[8, 1024] for "8x1024"; None if the text is no list of sizes or the sizes are too large."""
     if not re.fullmatch("[0-9]{1,13}(x[0-9]{1,13})*", text, re.ASCII):
         return None
     sizes = [int(size) for size in text.split("x")]

@@ -1,4 +1,4 @@
-# tools/python/graph_export/refusal.py -- why an export ends: one line on standard error.
+# tools/python/graph_export/refusal.py -- the error of an export: one line on standard error.
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import os
@@ -16,7 +16,7 @@ VALUE_TEXTS = ("data-dependent", "cannot be called on meta tensors", "control fl
 
 
 def one_line(text):
-    """Without control characters, which a terminal would obey."""
+    """Replaces control characters, which a terminal would obey."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
@@ -30,14 +30,14 @@ def note(text):
 
 
 def reason(error):
-    """The first line of what went wrong in code that is not ours."""
+    """The first line of an error from code that is not ours."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
 
 
 @contextlib.contextmanager
 def quiet():
-    """Silences both standard streams, those of native code too: standard output is the graph's."""
+    """Silences both standard streams, also for native code, because standard output belongs to the graph."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(descriptor) for descriptor in (1, 2)]
@@ -57,7 +57,7 @@ def quiet():
 
 
 def is_models(path):
-    """Whether a file can be the model's: neither PyTorch's, nor of Python's library, nor of this program."""
+    """True if a file can be the model's: it is not PyTorch's, Python's or this program's."""
     torch = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "/nowhere/torch")
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if path.startswith("<") or path.startswith((torch + os.sep, own + os.sep)):
@@ -66,7 +66,7 @@ def is_models(path):
 
 
 def place(path, line, code):
-    """at model.py:12, `if x.sum() > 0:`"""
+    """A place as text: at model.py:12, `if x.sum() > 0:`"""
     inside = (
         os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path.rsplit("site-packages" + os.sep, 1)[-1]
     )
@@ -74,13 +74,13 @@ def place(path, line, code):
 
 
 def place_of(error):
-    """The deepest line of the model's own code that an error comes from, "" where there is none."""
+    """The deepest line of the model's own code from which an error comes; "" if there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_models(frame.filename)]
     return place(frames[-1].filename, frames[-1].lineno, frames[-1].line) if frames else ""
 
 
 def place_of_text(trace):
-    """The same of a node's stack trace, a text."""
+    """As place_of(), from the text of a node's stack trace."""
     frames = [
         found
         for found in re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)', trace or "")
@@ -90,7 +90,7 @@ def place_of_text(trace):
 
 
 def cause(error, tracer):
-    """What stands in the way of a trace, where, and what to do about it."""
+    """The reason why a trace failed, its place, and the next step."""
     name, where = type(error).__name__, place_of(error)
     if isinstance(error, ImportError):
         return missing_package(error) + where

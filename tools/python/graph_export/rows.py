@@ -1,8 +1,8 @@
-# tools/python/graph_export/rows.py -- a trace as the nodes of docs/plan_format.md.
+# tools/python/graph_export/rows.py -- turns a trace into the nodes of docs/plan_format.md.
 # SPDX-License-Identifier: Apache-2.0
 #
-# A parameter has one row of its own wherever more than one operator reads it, by whatever names, so that it has one
-# place in a plan. The rows' parameters are compared with the model's before anything is written.
+# A parameter that several operators read, by whatever names, has one row of its own, so that it has one place in a
+# plan. The parameters of the rows are compared with the model's before anything is written.
 import collections
 import operator
 
@@ -10,7 +10,7 @@ from .model import tensors_of
 from .refusal import note, place_of_text, stop
 from .trace import PREFIX
 
-# Cheap enough to take the layout that their first input leaves.
+# Operators so cheap that they take the layout of their first input.
 MERGED_MODULES = {"ReLU", "Flatten"}
 MERGED_TARGETS = {
     "flatten",
@@ -36,29 +36,29 @@ MERGED_TARGETS = {
     "unsqueeze",
     "squeeze",
 }
-MEMBERS = (operator.getitem, getattr)  # functions that take a member of a result
+MEMBERS = (operator.getitem, getattr)  # functions that return a member of a result
 
 
 class Rows:
     def __init__(self, torch, factory, traced, model):
         self.torch, self.factory, self.traced, self.model = torch, factory, traced, model
-        self.owners = {}  # by identity of a parameter: its first name
+        self.owners = {}  # the first name of a parameter, by the parameter's identity
         for name, parameter in model.named_parameters(remove_duplicate=False):
             self.owners.setdefault(id(parameter), name)
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
         self.names, self.taken = {}, set()
-        self.held_rows = {}  # by owner: the name of its row
+        self.held_rows = {}  # the name of a row, by the parameter's owner name
         self.rows = []
         self.shared = self.read_by_several()
 
     # Parameters.
 
     def owner_of(self, name):
-        """The first of a parameter's names; a buffer's is its only one."""
+        """The owner name of a parameter, which is the first of its names; a buffer has one name."""
         return self.owners[id(self.parameters[name])] if name in self.parameters else name
 
     def module_parameters(self, node):
-        """Of a module that is called: owners by name within it."""
+        """Owner names of a called module's parameters, by their names in the module."""
         path = path_of(node)
         return {
             name: self.owner_of(f"{path}.{name}" if path else name)
@@ -66,7 +66,7 @@ class Rows:
         }
 
     def read_by_several(self):
-        """Owners that more than one node reads, modules that are called among these."""
+        """Owner names that more than one node reads; called modules count as readers."""
         readers = collections.Counter()
         for node in self.traced.nodes:
             if node.op == "call_module":
@@ -76,7 +76,7 @@ class Rows:
         return {owner for owner, count in readers.items() if count > 1}
 
     def hold(self, owner, value):
-        """The row of a parameter or a buffer, made before its first reader."""
+        """The row of a parameter or buffer; made before the row of its first reader."""
         if owner not in self.held_rows:
             parameter = self.parameters.get(owner)
             role = "buffer" if parameter is None else "parameter" if parameter.requires_grad else "frozen"
@@ -98,7 +98,7 @@ class Rows:
     # Values.
 
     def tensors(self, value):
-        """Those that have elements; the others have no layout and cost nothing."""
+        """The tensors that have elements; other tensors have no layout and cost nothing."""
         return [tensor for tensor in tensors_of(self.torch, value) if any_size(tensor)]
 
     def type_of(self, tensor):
@@ -125,7 +125,8 @@ class Rows:
     # Rows.
 
     def text_of(self, argument):
-        """Texts of an argument: lists are as many arguments, nodes that are numbers their values."""
+        """The texts of an argument. Each member of a list is an argument, and a node that is a number is given by its
+        value."""
         if isinstance(argument, self.torch.fx.Node):
             if argument in self.names or argument in self.traced.held:
                 return [self.row_of(argument)]
@@ -138,7 +139,7 @@ class Rows:
         return [str(argument)]
 
     def row_of(self, node):
-        """The name of the row that a node reads; a parameter's is made here."""
+        """The name of the row that a node reads; the row of a parameter is made here."""
         name = self.traced.held.get(node)
         if node in self.traced.held and self.tensors(self.traced.values[node]):
             return self.hold(self.owner_of(name), self.traced.values[node])
@@ -151,7 +152,8 @@ class Rows:
         return texts + [text for text in self.dims_of(node) if text not in texts]
 
     def dims_of(self, node):
-        """Dimensions that an operator of the dispatcher works along, by name; those of functions that take a list first."""
+        """The dimensions along which an operator works, as texts "dim=1": for cat, stack and the dispatcher's
+        operators."""
         if node.target in (self.torch.cat, self.torch.stack):
             return [f"dim={node.args[1] if len(node.args) > 1 else node.kwargs.get('dim', 0)}"]
         if not isinstance(node.target, self.torch._ops.OpOverload):
@@ -168,7 +170,8 @@ class Rows:
         return texts
 
     def member_arguments(self, node, members):
-        """Of a node that takes members of a tuple: which, all counted from 0, those of tuples within it too. None of others."""
+        """The producer's name and the positions of the members that a node takes from a result, nested tuples counted
+        flat. None for other nodes."""
         if (
             node.op == "call_module"
             or not node.all_input_nodes
@@ -231,7 +234,7 @@ class Rows:
         row.update(
             module=type(module).__name__, target=path_of(node) or type(module).__name__, repr=repr(module), params={}
         )
-        if any(owner in self.shared for owner in owners.values()):  # then they are inputs
+        if any(owner in self.shared for owner in owners.values()):  # shared parameters become inputs
             row["inputs"] += [self.hold(owner, self.parameters[owner]) for owner in owners.values()]
         else:
             row["params"] = {name: list(self.parameters[owner].shape) for name, owner in owners.items()}
@@ -263,7 +266,7 @@ class Rows:
         return [node for node in self.traced.outputs if isinstance(node, self.torch.fx.Node)]
 
     def hold_unread(self):
-        """Parameters without a reader have memory all the same. torch.export has them among its inputs."""
+        """Adds the parameters without a reader, which need memory too. torch.export has them among its inputs."""
         unread = [
             node
             for node, name in self.traced.held.items()
@@ -275,7 +278,7 @@ class Rows:
             note(f"{len(unread)} parameters are read by no operator, {self.traced.held[unread[0]]} the first of them")
 
     def check_parameters(self):
-        """Each of the model's parameters once, with all of its elements."""
+        """Checks that each of the model's parameters has a row, unless it has no elements."""
         missing = [
             owner
             for owner in dict.fromkeys(self.owners.values())
@@ -291,7 +294,7 @@ class Rows:
 
 
 def path_of(node):
-    """Of a module that is called: its name in the model, "" of the model itself."""
+    """The name of a called module within the model; "" for the model itself."""
     return node.target.removeprefix(PREFIX[:-1]).removeprefix(".")
 
 
@@ -300,13 +303,13 @@ def any_size(tensor):
 
 
 def reads_no_value(node):
-    """zeros_like and new_ones want a shape and a type."""
+    """True for operators that need only a shape and a type, such as zeros_like and new_ones."""
     name = target_of(node).rsplit(".", 1)[-1]
     return node.op != "call_module" and (name.endswith("_like") or name.startswith("new_"))
 
 
 def target_of(node):
-    """ "aten.add" of whichever overload, "_operator.add" of a function."""
+    """The name of an operator: "aten.add" for any overload, "_operator.add" for a function."""
     if isinstance(node.target, str):
         return node.target
     schema = getattr(node.target, "_schema", None)

@@ -1,9 +1,9 @@
-# tools/python/graph_export/trace.py -- a call as a graph of torch.fx, by torch.export or by torch.fx itself.
+# tools/python/graph_export/trace.py -- traces a call as a graph of torch.fx, by torch.export or by torch.fx itself.
 # SPDX-License-Identifier: Apache-2.0
 #
-# torch.export runs the forward pass and keeps the operators that reach PyTorch's dispatcher, without side effects
-# and before any of them is decomposed: linear, attention, norms and recurrent layers are one operator each. torch.fx
-# follows the Python code, and keeps each module of torch.nn.
+# torch.export runs the forward pass and keeps the operators that reach PyTorch's dispatcher, without side effects. It
+# keeps them undecomposed: linear, attention, norms and recurrent layers are one operator each. torch.fx follows the
+# Python code and keeps each module of torch.nn.
 import dataclasses
 import logging
 import operator
@@ -11,16 +11,16 @@ import warnings
 
 from .refusal import cause, note, quiet, reason, stop
 
-PREFIX = "model."  # of names within the call (model.call_of)
+PREFIX = "model."  # prefix of names within the call (model.call_of)
 
 
 @dataclasses.dataclass
 class Traced:
     nodes: list
-    values: dict  # by node: what it gives, tensors on "meta" among it
-    held: dict  # by node that is a parameter or a buffer: its name in the model, None for a constant
-    modules: dict  # by target: modules that are called
-    outputs: list  # nodes that the output reads
+    values: dict  # results by node; tensors are on "meta"
+    held: dict  # names in the model by node, for parameters and buffers; None for a constant
+    modules: dict  # called modules by target
+    outputs: list  # nodes that the output node reads
     tracer: str
 
 
@@ -40,14 +40,15 @@ def by_export(torch, call, tensors):
     results = zip(program.graph_signature.output_specs, last.args[0])
     outputs = [node for spec, node in results if spec.kind == torch.export.graph_signature.OutputKind.USER_OUTPUT]
     values = {node: node.meta.get("val") for node in program.graph.nodes}
-    for node in program.graph.nodes:  # the members themselves, so that a member is known by its identity
+    # A member is taken from the result itself, so that it is found by its identity.
+    for node in program.graph.nodes:
         if node.target is operator.getitem:
             values[node] = values[node.args[0]][node.args[1]]
     return Traced(list(program.graph.nodes), values, held, {}, outputs, "torch.export")
 
 
 def split_linears(torch, traced):
-    """Each linear module as weight, bias, product and sum."""
+    """Replaces each linear module by its weight, bias, product and sum."""
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):
         if node.op != "call_module" or not isinstance(modules[node.target], torch.nn.Linear):
@@ -83,11 +84,11 @@ def by_fx(torch, call, tensors):
 
 
 def trace(torch, factory, call, tensors, tracer):
-    """By the tracer that is asked for; without one by torch.export, and by torch.fx where it cannot."""
+    """Traces with the requested tracer. The default is torch.export, or torch.fx if torch.export fails."""
     if tracer == "fx":
         try:
             return by_fx(torch, call, tensors)
-        except Exception as error:  # of the model's code  # pylint: disable=broad-except
+        except Exception as error:  # the model's code may raise anything  # pylint: disable=broad-except
             stop(f"{factory}: {cause(error.__cause__ or error, 'torch.fx')}")
     try:
         return by_export(torch, call, tensors)

@@ -1,4 +1,4 @@
-// tests/jit/codegen/cpu/blob_test.cpp -- what may be in a blob, what is refused, and that it runs wherever it lies.
+// tests/jit/codegen/cpu/blob_test.cpp -- the permitted and refused contents of a blob, and its run at any address.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/blob.h"
 

@@ -15,7 +15,7 @@ namespace {
 using testing::compare_compiled;
 using testing::Param;
 
-/// x [rows, n] -> y [rows, m], both tiles loaded and stored whole, rows a program.
+/// x [rows, n] -> y [rows, m]; a program loads and stores `rows` whole rows.
 std::unique_ptr<ir::Function> row_kernel(const std::string& name, int64_t rows, int64_t n, int64_t m, DType dtype,
                                          const std::function<Var(KernelBuilder&, Var)>& body) {
   KernelBuilder b(name);
@@ -62,7 +62,7 @@ TEST_CASE("lowering: rows beyond the end are neither read nor written", "[jit][c
 
 TEST_CASE("lowering: rows that leave the caches are the same rows", "[jit][codegen]") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const int64_t columns : {32, 96, 160, 200}) {  // 200: not whole cache lines
+    for (const int64_t columns : {32, 96, 160, 200}) {  // 200 columns end inside a cache line
       const auto kernel = row_kernel("scaled", 2, columns, columns, dtype, [&](KernelBuilder& b, Var x) {
         return x / b.broadcast(b.expand(b.sum(x * x, 1) + 1.0, 1), {2, columns});
       });
@@ -79,7 +79,7 @@ TEST_CASE("lowering: rows that leave the caches are the same rows", "[jit][codeg
     }
 }
 
-// A sum over what only the call knows ends with the operands along k, whichever axis that is.
+// A sum over a size that only the call knows ends with the operands' k, on whichever axis k lies.
 TEST_CASE("lowering: products over a dynamic k agree with the interpreter", "[jit][codegen]") {
   constexpr int64_t kRows = 16, kColumns = 40;
   for (const bool is_transposed : {true, false}) {
@@ -112,7 +112,7 @@ TEST_CASE("lowering: of bits, true is the larger", "[jit][codegen]") {
 }
 
 TEST_CASE("lowering: products whose tiles reach beyond k, overlap or are packed narrowly", "[jit][codegen]") {
-  for (const int64_t rows : {2, 12}) {  // dot products where the rows lie, and panels
+  for (const int64_t rows : {2, 12}) {  // dot products from unpacked rows, and panels
     KernelBuilder b("beyond_k");
     Var x = b.view("x", DType::f32, {rows, 64}), w = b.view("w", DType::f32, {8, 40});
     Var y = b.view("y", DType::f32, {rows, 8});
@@ -123,7 +123,7 @@ TEST_CASE("lowering: products whose tiles reach beyond k, overlap or are packed 
         {{DType::f32, {rows, 64}}, {DType::f32, {8, 40}, -2, 2, false, 8}, {DType::f32, {rows, 8}, 0, 0, true}}, {},
         1e-4);
   }
-  for (const int64_t step : {16, 64}) {  // slices of 32 that overlap, and that leave gaps
+  for (const int64_t step : {16, 64}) {  // slices of 32 that overlap, and slices with gaps
     KernelBuilder b("other_step");
     Var x = b.view("x", DType::f32, {kDynamic, 64}), w = b.view("w", DType::f32, {24, 64});
     Var y = b.view("y", DType::f32, {kDynamic, 24});
@@ -161,7 +161,7 @@ TEST_CASE("lowering: products of two operands that lie along k, of a depth that 
                             },
                             {{"mr", int64_t{6}}, {"nr", int64_t{32}}, {"kc", int64_t{64}}})[0];
       b.store(w, {row, column}, sums);
-      // Rows of x beyond the end of y are no part of the sum.
+      // Rows of x behind the end of y are no part of the sum.
       compare_compiled(*b.finish(), {2, 2, 1},
                        {{dtype, {depth, 40}}, {dtype, {depth + 3, 70}}, {DType::f32, {40, 70}, 0, 0, true}}, {}, 1e-3);
     }
@@ -181,7 +181,7 @@ TEST_CASE("lowering: a residual that is updated in place is read before it is wr
   const std::vector<Param> params{
       {DType::f32, {5, 40}}, {DType::f32, {5, 40}}, {DType::f32, {5, 40}}, {DType::f32, {5, 40}, 0, 0, true}};
   compare_compiled(*kernel, {3, 1, 1}, params);
-  compare_compiled(*kernel, {3, 1, 1}, params, {}, 2e-5, {-1, -1, 1, -1});  // sum_out is r
+  compare_compiled(*kernel, {3, 1, 1}, params, {}, 2e-5, {-1, -1, 1, -1});  // sum_out is r,
   compare_compiled(*kernel, {3, 1, 1}, params, {}, 2e-5, {-1, -1, 1, 0});   // and y is x
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("lowering: a tensor may be updated in place from other places of its o
     const auto kernel = b.finish();
     const std::vector<Param> params{{DType::f32, {9, 40}}, {DType::f32, {9, 40}}};
     compare_compiled(*kernel, {1, 1, 1}, params);
-    compare_compiled(*kernel, {1, 1, 1}, params, {}, 2e-5, {-1, 0});  // to is from
+    compare_compiled(*kernel, {1, 1, 1}, params, {}, 2e-5, {-1, 0});  // `to` is `from`
   };
   check("rows_down", [](KernelBuilder& b, Var from, Var to) { b.store(to, {1, 0}, b.load(from, {0, 0}, {8, 40})); });
   check("columns_right", [](KernelBuilder& b, Var from, Var to) {
@@ -242,7 +242,7 @@ TEST_CASE("lowering: tiles carried through loops and branches agree with the int
   Var x = b.view("x", DType::f32, {8, 8}), y = b.view("y", DType::f32, {8, 8}), steps = b.scalar("steps");
   Var a = b.load(x, {0, 0}, {8, 8}) * 0.3;
   const auto last = b.for_loop(0, steps, 1, {a, b.sum(a, 1)}, [&](Var i, std::vector<Var> c) {
-    Var product = b.dot(c[0], a, c[0] * 0.5);  // the accumulator and the left operand are the carried tile
+    Var product = b.dot(c[0], a, c[0] * 0.5);  // the carried tile is the accumulator and the left operand
     Var scaled = b.if_then(
         b.compare(Compare::eq, i % 2, 0), [&] { return std::vector{product * 1.5}; },
         [&] {

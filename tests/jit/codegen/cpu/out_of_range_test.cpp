@@ -14,8 +14,8 @@ using testing::compare_compiled;
 using testing::CompiledEverywhere;
 using testing::Param;
 
-/// One product for several parts of y, as of ranks: each gets the rows that it has of the tile. `in_loop`: the parts
-/// are those of a loop.
+/// One product for several parts of y, like the parts of ranks; each part gets its rows of the tile. `in_loop`: a loop
+/// visits the parts.
 std::unique_ptr<ir::Function> product_for_parts(DType dtype, const char* form, int64_t num_parts, bool in_loop) {
   constexpr int64_t kRows = 16, kColumns = 40, kK = 64;
   KernelBuilder b("parts");
@@ -38,7 +38,7 @@ std::unique_ptr<ir::Function> product_for_parts(DType dtype, const char* form, i
   return b.finish();
 }
 
-/// Where the last of two tiles has more columns than the weights, and what bounds it is not known before the product.
+/// A product whose last tile has more columns than the weights, with a bound that is unknown before the product.
 std::unique_ptr<ir::Function> product_of_ragged_weights(DType dtype, const char* form, bool is_packed) {
   constexpr int64_t kRows = 8, kColumns = 48, kN = 80, kK = 64, kPanel = 16;
   KernelBuilder b("ragged");
@@ -62,7 +62,7 @@ std::unique_ptr<ir::Function> product_of_ragged_weights(DType dtype, const char*
 
 }  // namespace
 
-// The right operand is no plain load, so that it is packed as any expression is.
+// The right operand is an expression, so that it is packed.
 TEST_CASE("lowering: a product's right operand is read no further than its columns", "[jit][codegen]") {
   constexpr int64_t kM = 7, kN = 200, kK = 48, kBlock = 256;
   KernelBuilder b("product");
@@ -124,7 +124,7 @@ TEST_CASE("lowering: a product reads no weights that are not there", "[jit][code
     }
 }
 
-// Rows that x does not have are zeros, and stored where y has them.
+// Rows that x lacks are zeros, and are stored if y has them.
 TEST_CASE("lowering: a product of fewer rows than are stored ends with zeros", "[jit][codegen]") {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const char* form : {"outer", "dot", "transposed", "matrix"}) {
@@ -136,7 +136,7 @@ TEST_CASE("lowering: a product of fewer rows than are stored ends with zeros", "
     }
 }
 
-// The sums that a product starts from are kept there; of two weights both have those rows.
+// Rows that x lacks keep the sums from which the product starts, for both weights.
 TEST_CASE("lowering: a product of fewer rows than are stored keeps what it starts from", "[jit][codegen]") {
   constexpr int64_t kRows = 16, kColumns = 40, kK = 64;
   for (const bool from_zero : {true, false})
@@ -169,7 +169,7 @@ TEST_CASE("lowering: a product of fewer rows than are stored keeps what it start
     }
 }
 
-// Differences are known to be 0 or more only where a branch says so.
+// A difference is known not to be negative only inside a branch that says so.
 TEST_CASE("lowering: a tile at a difference is dropped where that is negative", "[jit][codegen]") {
   for (const Compare predicate : {Compare::lt, Compare::le, Compare::gt, Compare::ge, Compare::eq, Compare::ne})
     for (const bool is_else : {false, true}) {
@@ -235,7 +235,7 @@ TEST_CASE("lowering: columns beyond the weights are zeros in every form", "[jit]
           return std::vector{b.dot(b.load(x, {row, k}, {20, 32}), columns, c[0])};
         },
         schedule)[0];
-    b.store(y, {0}, b.reduce_max(b.unary(ir::OpKind::abs, sums) * -1.0, 1));  // 0, from beyond the end
+    b.store(y, {0}, b.reduce_max(b.unary(ir::OpKind::abs, sums) * -1.0, 1));  // 0, the maximum of values behind the end
     compare_compiled(*b.finish(), {1, 1, 1},
                      {{dtype, {20, kDepth}},
                       {dtype, {kColumns, kDepth}, -2, 2, false, kBlock - kColumns},

@@ -1,4 +1,4 @@
-// tests/jit/codegen/nvptx/every_op_test.cpp -- every operation and element type: right, or refused by name.
+// tests/jit/codegen/nvptx/every_op_test.cpp -- all operations and element types compute right results or are refused.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -20,7 +20,7 @@ namespace {
 
 using testing::OpKernel;
 
-/// Where no lowering exists the error says so by name; LLVM ends the process instead.
+/// Returns false if the kernel has no lowering; the error must name the operation. LLVM would end the process.
 bool compiles(const OpKernel& kernel, const char* target, std::string* text = nullptr) {
   try {
     const KernelBinary binary = compile(*kernel.function, gpu_target(target));
@@ -34,7 +34,8 @@ bool compiles(const OpKernel& kernel, const char* target, std::string* text = nu
   }
 }
 
-/// Compiles the kernels from `first` on in a process of its own; returns the one that it ended at, or their number.
+/// Compiles the kernels from `first` on in a child process. Returns the kernel at which the child ended, or their
+/// number.
 size_t first_that_ends(const std::vector<OpKernel>& kernels, size_t first, const char* target) {
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
@@ -87,7 +88,7 @@ TEST_CASE("every op: the PTX of everything that compiles does what the interpret
       try {
         found = testing::SimulatedKernel(*kernel.function, target).run({1, 1, 1}, got);
       } catch (const Error& error) {
-        found = error.what();  // a form that the machine does not know
+        found = error.what();  // the machine does not know this form
       }
       CHECK(found == "");
       CHECK(testing::first_difference(*kernel.function, kernel.params, want, got, kernel.tolerance) == "");
@@ -105,7 +106,7 @@ TEST_CASE("every op: what compiles assembles, where there is an assembler", "[ji
   }
   const test::TempFolder folder;
   for (const char* target : {"sm_80", "sm_90a"}) {
-    // One text with one header: starting the assembler takes longer than a kernel.
+    // One text with one header is assembled, because starting the assembler takes longer than a kernel.
     std::string all;
     for (const OpKernel& kernel : testing::every_op_kernel()) {
       std::string text;

@@ -9,7 +9,7 @@
 namespace seqtile::nvptx {
 namespace {
 
-/// How often each element of `shape` is held, overhang left out; registers that repeat another one count once.
+/// The number of holders of each element of `shape`, without overhang. Registers that repeat another one count once.
 std::map<Coordinates, int> holders(const LinearLayout& layout, Coordinates shape) {
   std::map<Coordinates, int> count;
   for (int warp = 0; warp < layout.num_warps(); ++warp)
@@ -59,11 +59,11 @@ TEST_CASE("linear layout: neighbouring lanes of a blocked layout read neighbouri
 }
 
 TEST_CASE("linear layout: few columns leave lanes to the rows, odd columns overhang", "[jit][nvptx]") {
-  // 576 = 9 * 64: eight lanes of eight elements cover 64 columns, the other lanes take further rows.
+  // 576 columns are 9 * 64: eight lanes of eight elements cover 64 columns, and the other lanes take further rows.
   const LinearLayout shared = blocked_layout(std::vector<int64_t>{16, 576}, 8, 4);
   CHECK(shared.core_shape() == Coordinates{16, 64, 1});
   CHECK(shared.repeats() == Coordinates{1, 9, 1});
-  // One row: all 128 threads go along it.
+  // One row: all 128 threads lie along it.
   const LinearLayout single = blocked_layout(std::vector<int64_t>{1, 576}, 8, 4);
   CHECK(single.core_shape() == Coordinates{1, 1024, 1});
 }
@@ -90,7 +90,7 @@ TEST_CASE("linear layout: slices replicate, and broadcasts find their operand", 
       CHECK(found);
     }
   CHECK(rows.with(1) == layout.collapsed(1));
-  CHECK(rows.representative(1) == 0);  // the column bit is gone
+  CHECK(rows.representative(1) == 0);  // the layout lacks the column bit
 }
 
 TEST_CASE("linear layout: conversions need registers only, or shared memory", "[jit][nvptx]") {
@@ -124,7 +124,7 @@ TEST_CASE("linear layout: a transposed tile keeps its threads", "[jit][nvptx]") 
 }
 
 TEST_CASE("linear layout: eight swizzled rows are read without bank conflicts", "[jit][nvptx]") {
-  // ldmatrix: eight lanes give the addresses of eight rows, the same 16-byte chunk in each.
+  // ldmatrix: eight lanes give the addresses of eight rows, with the same 16-byte chunk in each.
   for (const int64_t row_bytes : {32, 64, 96, 128, 192, 256, 384, 1024}) {
     const SharedLayout layout(row_bytes);
     for (int64_t first : {0, 8}) {
@@ -181,7 +181,7 @@ TEST_CASE("linear layout: bank conflicts are counted per group of lanes", "[jit]
   CHECK(bank_conflicts(offsets, 4) == 1);
   CHECK(bank_conflicts(offsets, 8) == 0);
   for (int lane = 0; lane < kLanes; ++lane) offsets[static_cast<size_t>(lane)] = 64;
-  CHECK(bank_conflicts(offsets, 4) == 0);  // a broadcast
+  CHECK(bank_conflicts(offsets, 4) == 0);  // all lanes read one address
   for (int lane = 0; lane < kLanes; ++lane) offsets[static_cast<size_t>(lane)] = lane * 128;
   CHECK(bank_conflicts(offsets, 4) == 31);
 }
@@ -200,7 +200,7 @@ TEST_CASE("linear layout: what an accumulator holds is what the next product's o
               REQUIRE(operand.coordinates(reg, lane, warp) ==
                       sums.coordinates(sources[static_cast<size_t>(reg)], lane, warp));
       }
-  // Warps side by side hold different columns: every one needs all of them.
+  // Adjacent warps hold different columns, and each warp needs all of them.
   CHECK(conversion(mma_layout(32, 64, 2, 2), mma_operand_layout(32, 64, 2, 2)) == Conversion::shared_memory);
 }
 

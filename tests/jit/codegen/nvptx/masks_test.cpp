@@ -1,4 +1,4 @@
-// tests/jit/codegen/nvptx/masks_test.cpp -- masks are skipped where they hold everywhere, and nowhere else.
+// tests/jit/codegen/nvptx/masks_test.cpp -- masks are skipped where they hold everywhere, and only there.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -16,7 +16,7 @@ using Mask = std::function<Var(KernelBuilder&, Var columns, Var rows)>;
 
 constexpr int64_t kRows = 32, kColumns = 64;
 
-/// y = mask(column + s, row + t) ? x : -1, of one tile [32, 64].
+/// y = mask(column + s, row + t) ? x : -1, for one tile [32, 64].
 std::unique_ptr<ir::Function> kernel_of(const Mask& mask) {
   KernelBuilder b("masked");
   b.schedule({{"num_warps", int64_t{2}}});
@@ -35,7 +35,7 @@ void check(const Mask& mask, bool is_skipped) {
   const auto function = kernel_of(mask);
   const std::string text = testing::SimulatedKernel(*function).text();
   CHECK((text.find("bra") != std::string::npos) == is_skipped);
-  // Cut at either end, whole, empty, and where positions pass the end of their type.
+  // The values cut the tile at either end, keep it whole or empty, and let positions exceed their type.
   for (const int64_t s : {int64_t{-100}, int64_t{-64}, int64_t{-63}, int64_t{-31}, int64_t{0}, int64_t{31}, int64_t{32},
                           int64_t{100}, kMost - 63, kMost - 62, kMost - 5, kLeast, kLeast + 31})
     for (const int64_t t : {int64_t{0}, kMost - 31, kMost - 30, kLeast}) {

@@ -18,7 +18,7 @@ using testing::SimulatedKernel;
 
 constexpr int64_t kRows = 16, kColumns = 64;
 
-/// A program that works on x, y [16, 64] f32, which may be the same tensor or not.
+/// A program on x, y [16, 64] f32; with `may_share` they may be the same tensor.
 std::unique_ptr<ir::Function> kernel_of(const std::string& name, bool may_share,
                                         const std::function<void(KernelBuilder&, Var, Var)>& body) {
   KernelBuilder b(name);
@@ -39,7 +39,8 @@ std::string without_barriers(std::string text) {
   return text;
 }
 
-/// Right under all schedules with `barriers` of them; without them the machine sees a race.
+/// Checks that the kernel is right under all schedules with `barriers` barriers, and that the machine sees a race
+/// without them.
 void check_ordered(const ir::Function& function, size_t barriers, const std::vector<int>& alias = kApart) {
   INFO(function.name());
   SimulatedKernel kernel(function);
@@ -58,7 +59,7 @@ TEST_CASE("ordering: a load behind a store sees what other threads stored", "[ji
                              b.store(y, {0, 0}, b.load(x, {0, 0}, {8, 64}) + 1.0);
                              b.store(x, {0, 0}, b.reshape(b.trans(b.load(y, {0, 0}, {8, 64})), {8, 64}));
                            }),
-                2);  // one for the way through shared memory
+                2);  // one barrier for the way through shared memory
   check_ordered(*kernel_of("shifted", false,
                            [](KernelBuilder& b, Var x, Var y) {
                              b.store(y, {0, 0}, b.load(x, {0, 0}, {8, 32}) + 1.0);
@@ -186,14 +187,14 @@ TEST_CASE("ordering: threads beyond a small tile's elements leave memory alone",
                              b.store(y, {3, 16}, low + high * 2.0);
                            }),
                 0, kTogether);
-  // What all of a row's threads need is read by all of them.
+  // All threads of a row read the values that they share.
   check_ordered(*kernel_of("scaled_row", true,
                            [](KernelBuilder& b, Var x, Var y) {
                              Var scale = b.load(x, {0, 0}, {8, 1});
                              b.store(y, {0, 0}, scale + 1.0);
                              b.store(y, {8, 0}, b.load(x, {8, 0}, {8, 64}) * b.broadcast(scale, {8, 64}));
                            }),
-                2, kTogether);  // and one for the way through shared memory
+                2, kTogether);  // with one barrier for the way through shared memory
 }
 
 TEST_CASE("ordering: copies ahead of a loop come behind what the program has stored", "[jit][nvptx][sim]") {
@@ -212,7 +213,7 @@ TEST_CASE("ordering: copies ahead of a loop come behind what the program has sto
   const std::vector<Param> params = {{DType::bf16, {64, 64}}, {DType::bf16, {64, 64}}, {DType::f32, {64, 64}}};
   testing::compare_simulated(*function, {1, 1, 1}, params, {}, 1e-3);
   CHECK(count_of(SimulatedKernel(*function).text(), "cp.async") > 0);
-  // One thread of another warp group would copy, which the barriers of the block are not for.
+  // A copy by a thread of another warp group would escape the barriers of the block.
   CHECK(count_of(SimulatedKernel(*function, "sm_90a").text(), "cp.async.bulk") == 0);
   SimulatedKernel kernel(*function);
   std::string text = kernel.text();

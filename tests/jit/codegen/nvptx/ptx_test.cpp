@@ -1,4 +1,4 @@
-// tests/jit/codegen/nvptx/ptx_test.cpp -- what the PTX of small kernels looks like.
+// tests/jit/codegen/nvptx/ptx_test.cpp -- the PTX of small kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -15,7 +15,7 @@ std::string ptx_of(KernelBuilder& b, const char* target = "sm_80") {
   const KernelBinary binary = compile(*b.finish(), gpu_target(target));
   CHECK(binary.stage == "ptx");
   const std::string text(reinterpret_cast<const char*>(binary.code.data()), binary.code.size());
-  // Drivers from CUDA 12.5 on take all of it.
+  // Drivers from CUDA 12.5 on take the text.
   int major = 99, minor = 0;
   CHECK(std::sscanf(text.c_str() + text.find(".version"), ".version %d.%d", &major, &minor) == 2);
   CHECK(10 * major + minor <= 85);
@@ -79,7 +79,8 @@ TEST_CASE("ptx: a product is made of ldmatrix and mma", "[jit][nvptx]") {
     Var product = b.dot(b.load(x, {row, 0}, {64, 32}), b.trans(b.load(w, {0, 0}, {64, 32})), b.full({64, 64}, 0.0));
     b.store(y, {row, 0}, product);
     const std::string text = ptx_of(b);
-    // 64 x 64 results of 16 x 8; k = 32 in steps of 16, or of 8 and three products each; four warps share the work.
+    // The 64 x 64 results are tiles of 16 x 8; k = 32 has steps of 16, or of 8 with three products each; four warps
+    // share the work.
     CHECK(count(text, "mma.sync") == 8 * (dtype == DType::f32 ? 4 * 3 : 2));
     CHECK(count(text, "ldmatrix") > 0);
   }
@@ -101,7 +102,7 @@ TEST_CASE("ptx: signals release and waits acquire, atomics have their order, and
         b.signal("set", flags, {me + 3}, turn, scope);
         const std::string text = ptx_of(b), bits = dtype == DType::i32 ? "32" : "64";
         INFO(text);
-        // Every access to the flags, with the words that order it.
+        // All accesses to the flags, with the words that order them.
         const std::vector<std::string> wanted = {"ld.acquire." + scope + ".global.s" + bits,
                                                  "atom." + order + "." + scope + ".global.add.u" + bits,
                                                  "fence.acq_rel." + scope + ";",
@@ -165,7 +166,7 @@ TEST_CASE("ptx: values that are used twice at every step do not double the time 
   Var x = b.view("x", DType::f32, {128}), y = b.view("y", DType::f32, {128});
   Var before = b.load(x, {0}, {128}), value = before;
   for (int i = 0; i < 60; ++i) value = value + value;
-  b.store(y, {0}, before);  // asks whether the load is needed later
+  b.store(y, {0}, before);  // the store asks whether the load is needed later
   b.store(x, {0}, value);
   CHECK(count(ptx_of(b), "ld.global") == 1);
 }

@@ -1,4 +1,4 @@
-// tests/jit/codegen/nvptx/ptxas_test.cpp -- what becomes of assemblers that work, refuse, hang, crash or lie.
+// tests/jit/codegen/nvptx/ptxas_test.cpp -- assemblers that work, refuse, hang, crash or lie.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/compiler.h"
@@ -21,7 +21,7 @@
 namespace seqtile {
 namespace {
 
-/// An environment variable for the length of a test.
+/// Sets an environment variable for the length of a test.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -59,7 +59,7 @@ bool is_running(pid_t pid) {
   return stat >> number >> name >> state && state != "Z";
 }
 
-/// Runs a script in ptxas's place; the message of the error that it must end in.
+/// Runs a script in the place of ptxas. Returns the message of the error, which is required.
 std::string error_of(const std::string& body, const ChildLimits& limits = {},
                      ErrorCode code = ErrorCode::compile_failed) {
   const test::TempFolder folder;
@@ -195,8 +195,8 @@ TEST_CASE("ptxas: it is given the text and the architecture, and its cubin is ta
   CHECK(cubin_sm(binary.code) == 89);
 }
 
-/// Assembles with a program that spills `bytes` of the attempts' order, or fails where they are negative: which attempt
-/// is taken, and how many there were.
+/// Assembles with a script that spills bytes[i] at attempt i, or fails if bytes[i] is negative. Returns the attempt
+/// that was taken, and the number of attempts.
 std::pair<int, int> attempt_taken(const std::vector<int>& bytes, const std::string& before = {},
                                   const ChildLimits& limits = {}) {
   const char* const options[] = {"",
@@ -237,7 +237,7 @@ TEST_CASE("ptxas: one that is slow is not asked again after the deadline of the 
 TEST_CASE("ptxas: several run at once", "[jit][ptxas]") {
   const test::TempFolder folder;
   std::ofstream(folder.file("cubin")) << test::cubin_header(80);
-  // Each waits until both have started.
+  // Each script waits until both have started.
   const std::string body = "cd " + folder.path() +
                            "; : > started.$$; n=0\n"
                            "while [ $(ls started.* | wc -l) -lt 2 ]; do sleep 0.05; n=$((n+1)); "
@@ -311,7 +311,7 @@ TEST_CASE("ptxas: one that does nothing right is as good as none, and is asked o
   std::ofstream(program) << "\x7f"
                             "ELF of another machine";
   CHECK_FALSE(nvptx::usable_ptxas("sm_80"));
-  // Installed again, it is another version; one that is too old leaves the PTX kernel by kernel.
+  // A newly installed program is another version. An assembler that is too old is usable, and leaves kernels as PTX.
   const std::string right[] = {"cat " + folder.file("cubin") + " > \"$5\"",
                                "echo \"ptxas fatal : Value 'sm_80' is not defined for option 'gpu-name'\"; exit 1"};
   for (const std::string& body : right) {
@@ -343,7 +343,7 @@ TEST_CASE("is_made_for: a binary of another stage or GPU is not what a target as
   CHECK_FALSE(is_made_for(binary, gpu_target("sm_90a")));
   CHECK_FALSE(is_made_for(binary, host_target()));
   binary.stage = "cubin";
-  CHECK_FALSE(is_made_for(binary, assembled_80));  // damaged
+  CHECK_FALSE(is_made_for(binary, assembled_80));  // a damaged cubin
   const std::string code = test::cubin_header(80);
   const auto bytes = std::as_bytes(std::span(code));
   binary.code.assign(bytes.begin(), bytes.end());

@@ -1,4 +1,5 @@
-// tests/jit/codegen/nvptx/synchronisation_test.cpp -- programs that wait for each other, right and with seeded faults.
+// tests/jit/codegen/nvptx/synchronisation_test.cpp -- programs that wait for each other, without and with seeded
+// faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -9,8 +10,8 @@
 namespace seqtile::testing {
 namespace {
 
-/// Program p takes row p - 1 of x when its flag is up, adds one, stores it as row p and raises the next flag: `kind` is
-/// how. The flags' tensor is the second.
+/// Program p takes row p - 1 of x when its flag is up, adds one, stores it as row p and raises the next flag. `kind` is
+/// the way of raising. The second tensor has the flags.
 std::unique_ptr<ir::Function> relay(const char* kind) {
   KernelBuilder b(std::string("relay_") + kind);
   b.schedule({{"num_warps", int64_t{2}}});
@@ -25,7 +26,7 @@ std::unique_ptr<ir::Function> relay(const char* kind) {
   return b.finish();
 }
 
-/// Under forty random schedules on each target: nothing is reported, and memory is as interpreted.
+/// Runs forty random schedules on each target: nothing may be reported, and memory must be as interpreted.
 void check_schedules(const ir::Function& function, Grid grid, const std::vector<Param>& params) {
   const Operands want(params);
   interpret_on(function, grid, want, {});
@@ -66,7 +67,7 @@ TEST_CASE("flags between programs: faults are reported for what they are", "[jit
         [&](const std::string& text, uint32_t seed) {
           kernel.set_text(text);
           const std::string found = kernel.run({4, 1, 1}, Operands(params), {}, seed);
-          return found.empty() ? found : found.substr(found.find(": ") + 2);  // behind the kernel's name
+          return found.empty() ? found : found.substr(found.find(": ") + 2);  // drops the kernel's name
         });
   }
 }

@@ -1,4 +1,4 @@
-// tests/jit/codegen/nvptx/tma_plan_test.cpp -- which loops take Hopper's form, and the tensor maps that they get.
+// tests/jit/codegen/nvptx/tma_plan_test.cpp -- the loops that take Hopper's form, and their tensor maps.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/hopper/tma_plan.h"
 
@@ -36,7 +36,7 @@ std::unique_ptr<ir::Function> matmul(const Shape& s) {
 TmaPlan plan(const Shape& shape, int num_warps = 8, const char* target = "sm_90a", int cluster = 1) {
   const auto function = matmul(shape);
   TmaPlan found = plan_tma(*function, gpu_target(target), codegen::users_of(*function), num_warps, cluster);
-  found.found = {};  // points into the function
+  found.found = {};  // it points into the function
   return found;
 }
 
@@ -75,8 +75,8 @@ TEST_CASE("tma plan: equal programs are taken in turn, and their results leave b
   REQUIRE(found.store);
   CHECK(found.stored.panel_bytes == 128);
   CHECK(found.maps.size() == 3);
-  CHECK_FALSE(plan({}).store);  // f32
-  // A second loop uses the memory that a next program's operands would come to.
+  CHECK_FALSE(plan({}).store);  // the stored type is f32
+  // A second loop uses the memory that the operands of a next program would take.
   CHECK(plan({.loops = 2}).refusal.empty());
   CHECK_FALSE(plan({.loops = 2}).is_persistent);
 }
@@ -122,7 +122,7 @@ TEST_CASE("gpu launch: a persistent kernel has as many blocks as fit, in whole c
 }
 
 TEST_CASE("gpu launch: a tensor map's facts are innermost first and its strides bytes", "[jit][nvptx]") {
-  // Base, three sizes, three strides of a [100, 4, 64] view, behind another argument.
+  // The slots have another argument, then base, three sizes and three strides of a [100, 4, 64] view.
   const uint64_t slots[] = {7, 0x1000, 100, 4, 64, 256, 64, 1};
   const TensorMapFacts facts = facts_of({1, DType::bf16, {128, 1, 64}, 128}, slots);
   CHECK(facts.rank == 3);

@@ -134,7 +134,7 @@ TEST_CASE("cpu device: refuses binaries that it cannot run, in one line", "[jit]
   refuse(with([](KernelBinary& b) { b.stage = "ptx"; }), ErrorCode::invalid_argument, "stage blob, not ptx");
   refuse(with([](KernelBinary& b) { b.code.clear(); }), ErrorCode::invalid_argument, "0 bytes of code");
   refuse(with([](KernelBinary& b) { b.arena_bytes = 1ull << 60; }), ErrorCode::out_of_resources, "1152921504606846976");
-  // A refused arena leaves the thread able to run.
+  // The thread can still run a kernel after a refused arena.
   const auto kernel = device->load(count_programs());
   std::vector<int64_t> out(2);
   const uint64_t slots[] = {std::bit_cast<uint64_t>(out.data()), 0};

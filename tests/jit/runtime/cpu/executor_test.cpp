@@ -1,4 +1,4 @@
-// tests/jit/runtime/cpu/executor_test.cpp -- every item once, whoever calls and however many.
+// tests/jit/runtime/cpu/executor_test.cpp -- each item runs once, for any number of callers and workers.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device/executor.h"
 
@@ -15,7 +15,7 @@
 namespace seqtile {
 namespace {
 
-/// Runs `count` items that count themselves; true when each ran exactly once.
+/// Runs `count` items that count themselves. True if each item ran exactly once.
 bool runs_each_item_once(Executor& executor, int64_t count) {
   std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
   executor.run(
@@ -52,8 +52,8 @@ TEST_CASE("executor: a single item runs on the caller in one piece", "[jit][exec
 
 TEST_CASE("executor: sleeping workers wake up and share a run", "[jit][executor]") {
   const auto executor = make_executor(3);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // far beyond the time that they spin
-  // Each item waits for the two others: ends only if three threads work at once.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // far beyond the time that the workers spin
+  // Each item waits for the two others: the run ends only if three threads work at once.
   std::atomic<int> arrived{0};
   executor->run(
       3,

@@ -1,4 +1,4 @@
-// tests/jit/runtime/cuda/cuda_device_test.cpp -- the CUDA runtime against a library that plays the driver.
+// tests/jit/runtime/cuda/cuda_device_test.cpp -- the CUDA runtime against a fake driver.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/runtime/cuda/gpu_condition.h"
@@ -29,7 +29,7 @@ std::unique_ptr<Device> open_gpu(int ordinal = 0) {
 
 KernelBinary sample(const char* target = "sm_80") { return compile(*testing::sample_softmax(64), gpu_target(target)); }
 
-/// What follows the header does not matter to the library that plays the driver.
+/// The fake driver reads nothing behind the header.
 KernelBinary cubin_for(int sm, const char* target = "sm_80") {
   KernelBinary binary = sample(target);
   binary.stage = "cubin";
@@ -167,7 +167,7 @@ TEST_CASE("cuda device: out of memory is told with what is free, and is not the 
       "memory of the GPU, or use smaller tensors");
   const DeviceBuffer third(gpu->memory(), 64);
   CHECK(third.data());
-  fake.now("cuMemAllocFromPoolAsync=700");  // an earlier launch's fault, which is not the memory's
+  fake.now("cuMemAllocFromPoolAsync=700");  // the fault of an earlier launch, not of the memory
   expect_error([&] { gpu->memory().allocate(64); }, ErrorCode::driver, "cuda:0: allocate 64 bytes: CUDA_ERROR_ILLEGAL");
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("cuda device: a launch hands over grid, block, shared memory, stream a
     CHECK_THAT(fake.state().image, Catch::Contains(".entry " + kernel->binary().symbol));
     CHECK(fake.state().dynamic_shared_limit == 100 << 10);
     gpu->launch(*kernel, {5, 6, 7}, kSlots, stream);
-    gpu->launch(*kernel, {5, 0, 7}, kSlots, stream);  // nothing to do
+    gpu->launch(*kernel, {5, 0, 7}, kSlots, stream);  // an empty grid is not launched
     REQUIRE(fake.state().launches.size() == 1);
     const test::FakeLaunch& launch = fake.state().launches[0];
     CHECK((launch.grid[0] == 5 && launch.grid[1] == 6 && launch.grid[2] == 7));
@@ -235,7 +235,7 @@ TEST_CASE("cuda device: clusters and tensor maps go with a launch", "[jit][cuda]
   for (int repeat = 0; repeat < 3; ++repeat) gpu->launch(*kernel, {5, 1, 1}, kSlots);
   CHECK(fake.calls("cuTensorMapEncodeTiled") == 2);
   const test::FakeLaunch& launch = fake.state().launches.back();
-  CHECK(launch.grid[0] == 6);  // whole clusters
+  CHECK(launch.grid[0] == 6);  // the grid is rounded up to whole clusters
   CHECK(launch.attributes == std::vector<int>{4});
   CHECK(launch.cluster == 2);
   REQUIRE(launch.parameters.size() == 80 + 2 * 128);
@@ -365,7 +365,7 @@ TEST_CASE("cuda device: a device that is lost says so from then on", "[jit][cuda
     expect_error([&] { gpu->load(sample()); }, ErrorCode::driver, again);
     CHECK(fake.calls("cuLaunchKernelEx") == calls);
   }
-  CHECK(fake.state().live_contexts == 0);  // releasing it is allowed
+  CHECK(fake.state().live_contexts == 0);  // a lost context may be released
 }
 
 TEST_CASE("cuda device: a captured launch is one kernel node, and the graph launches", "[jit][cuda]") {
@@ -419,7 +419,7 @@ TEST_CASE("cuda device: the context that was current before a call is current af
 
 TEST_CASE("cuda device: the condition names clocks and what slows them, as far as it is known", "[jit][cuda]") {
   const char* kBus = "0000:3b:00.0";
-  FakeCuda fake("sm_clock=1755 reasons=13");  // a power cap, a slowdown, and an idle GPU, which is none
+  FakeCuda fake("sm_clock=1755 reasons=13");  // a power cap, a slowdown, and idleness, which is not reported
   CHECK(cuda::gpu_condition(kBus, FakeCuda::kPath) ==
         "1755 of 1980 MHz, memory 2619 MHz, 312 W, slowed by sw_power_cap hw_slowdown");
   fake.now("power=0");
@@ -428,7 +428,7 @@ TEST_CASE("cuda device: the condition names clocks and what slows them, as far a
   CHECK(cuda::gpu_condition(kBus, "no_such_library.so").empty());
   fake.now("nvml=0");
   CHECK(cuda::gpu_condition(kBus, FakeCuda::kPath).empty());
-  CHECK(open_gpu()->condition().empty());  // this machine has no NVML, or its own does not know the GPU
+  CHECK(open_gpu()->condition().empty());  // this machine has no NVML, or its NVML does not know the GPU
   CHECK(fake.calls("cuDeviceGetPCIBusId") == 1);
 }
 

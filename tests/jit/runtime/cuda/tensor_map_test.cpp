@@ -1,4 +1,4 @@
-// tests/jit/runtime/cuda/tensor_map_test.cpp -- descriptors of tiles, and how seldom they are made.
+// tests/jit/runtime/cuda/tensor_map_test.cpp -- descriptors of tiles, and the calls that make one.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/tensor_map.h"
 
@@ -13,7 +13,7 @@ using test::FakeCuda;
 
 const TensorMapSpec kSpec{.first_slot = 2, .dtype = DType::bf16, .box = {128, 64}, .swizzle_bytes = 128};
 
-/// Two slots of something else, then a view of [rows, 512] at `base`.
+/// Two other slots, then a view of [rows, 512] at `base`.
 std::vector<uint64_t> slots_of(uint64_t base, uint64_t rows = 100, uint64_t stride = 512) {
   return {7, 8, base, rows, 512, stride, 1};
 }
@@ -69,7 +69,7 @@ TEST_CASE("tensor map: tensors that cannot be described", "[jit][cuda][fault]") 
   spread.back() = 2;
   CHECK_THAT(message_of(spread), Catch::Contains("2 elements apart: the kernel takes contiguous rows"));
   fake.now("");
-  CHECK(tensor_map(context, kSpec, slots_of(0x40002)).opaque[2] == 0x40002);  // a failure is not kept
+  CHECK(tensor_map(context, kSpec, slots_of(0x40002)).opaque[2] == 0x40002);  // the failure is not kept
 }
 
 }  // namespace seqtile::cuda

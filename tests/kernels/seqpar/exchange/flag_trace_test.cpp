@@ -1,4 +1,4 @@
-// tests/kernels/seqpar/exchange/flag_trace_test.cpp -- which traces of flags are paths of the protocol's model.
+// tests/kernels/seqpar/exchange/flag_trace_test.cpp -- traces of flags that the protocol's model takes or refuses.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -21,7 +21,7 @@ struct Trace {
   std::vector<FlagEvent> events;
 
   std::string refusal() const { return test::path_refusal(*protocol, shape, lengths, events); }
-  /// The first event that is one.
+  /// Index of the first event from `from` on for which `is` holds.
   template <class Is>
   size_t find(const Is& is, size_t from = 0) const {
     const auto found = std::find_if(events.begin() + static_cast<std::ptrdiff_t>(from), events.end(), is);
@@ -39,7 +39,7 @@ bool is_of(const FlagEvent& event, Kind kind, int rank, int64_t call) {
   return event.kind == kind && event.rank == rank && event.call == call;
 }
 
-/// Two calls of a gather in which rank 0 is always first, 32 rows and 1, in chunks of 8: by hand.
+/// A trace by hand: two calls of a gather, of 32 rows and of 1, in chunks of 8, with rank 0 always first.
 Trace gather_by_hand() {
   const ExchangeShape shape{2, 0, {{PhaseShape::Rows::of_source, DType::f32, 8, 8}}};
   Trace trace{&gather_protocol(), shape, {32, 1}, {}};
@@ -63,7 +63,7 @@ TEST_CASE("flag trace: a kernel's trace without one of its flags or epochs, or w
   REQUIRE(good.refusal() == "");
   for (size_t i = 0; i < good.events.size(); i += 5) {
     const FlagEvent& event = good.events[i];
-    if (event.kind == Kind::acquire) continue;  // others look at it too
+    if (event.kind == Kind::acquire) continue;  // other programs acquire the flag too
     INFO(event.text());
     Trace trace = good;
     trace.events.erase(trace.events.begin() + static_cast<std::ptrdiff_t>(i));
@@ -117,7 +117,7 @@ TEST_CASE("flag trace: flags that are missing, doubled, of another call or of an
     CHECK(trace.refusal() != "");
     trace = good;
     trace.events.insert(trace.events.begin() + static_cast<std::ptrdiff_t>(i), good.events[i]);
-    CHECK((trace.refusal() == "") == (good.events[i].kind == Kind::acquire));  // any program may look
+    CHECK((trace.refusal() == "") == (good.events[i].kind == Kind::acquire));  // any program may acquire a flag
   }
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("flag trace: a second phase before the first is refused, but for ranks
     for (int phase = 0; phase < 2; ++phase) events.push_back(with(Kind::acquire, rank, phase));
     events.push_back({Kind::end, rank});
   }
-  // Rank 0 of 2 owns no row of 1.
+  // Rank 0 of two owns no row of a single row.
   CHECK(Trace{&two_shot_protocol(), {2, 0, {own, others}}, {1}, events}.refusal() == "");
   CHECK_THAT((Trace{&two_shot_protocol(), {2, 0, {own, others}}, {2}, events}.refusal()),
              Catch::Contains("rank 0 sends to rank 1 the flag of chunk 0 in phase 1") &&

@@ -1,8 +1,8 @@
 // tests/kernels/seqpar/exchange/protocol_text_test.cpp -- orders and scopes in the PTX of every operation over ranks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks share is never read through the non-coherent cache, and flags are released and acquired at the system's
-// scope. What the PTX machine says of a kernel in which an order is weaker: rank_protocol_test.cpp.
+// Kernels never read the ranks' shared data through the non-coherent cache, and release and acquire flags at the
+// system's scope. rank_protocol_test.cpp checks that the PTX machine reports weaker orders.
 #include <catch2/catch.hpp>
 
 #include <string>

@@ -2,9 +2,9 @@
 // simulated GPUs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One body for all of them: under any schedule the machine reports nothing, flags are a path of the protocol's model,
-// and outputs have the same bits; with a weaker order or scope anywhere the machine reports it. That the bits are right
-// is for each operation's own tests.
+// One body checks all operations. Under any schedule the machine reports nothing, flags are a path of the protocol's
+// model, and outputs have the same bits; the machine reports a weaker order or scope anywhere. Each operation's own
+// tests check that the bits are right.
 #include <algorithm>
 
 #include <catch2/catch.hpp>
@@ -27,11 +27,11 @@ struct Call {
   Config config;
 };
 
-/// Chunks that are as short as the configuration's tiles let them be, so that a rank has several.
+/// Makes chunks as short as the configuration's tiles allow, so that a rank has several.
 void shorten_chunks(Config& config) {
   if (!config.values().contains("chunk_rows")) return;
   int64_t rows = 16;
-  const bool is_product = config.values().contains("block_k");  // else blocks are of rows, all of them
+  const bool is_product = config.values().contains("block_k");  // other operations have only blocks of rows
   for (const char* name : {"block_m", "block", "wgrad_block_k", is_product ? "block_m" : "block_n"})
     if (config.values().contains(name)) rows = std::max(rows, config.get_int(name));
   config.set("chunk_rows", rows);
@@ -39,7 +39,7 @@ void shorten_chunks(Config& config) {
 
 enum class Which { some, all };
 
-/// The operation's cases, or the first one in each direction; with the default configuration, in every form of a
+/// All cases of the operation, or the first one in each direction, with the default configuration in each form of a
 /// reduction.
 std::vector<Call> calls_of(std::string_view operation, int world_size, const char* device, Which which) {
   std::vector<Call> calls;
@@ -92,7 +92,7 @@ constexpr Fault kFaults[] = {{"st.release.sys.global.b64", "st.relaxed.sys.globa
                              {"ld.acquire.sys.global.u64", "ld.volatile.global.u64"},
                              {"atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32"}};
 
-/// What the machine says of a kernel in which every `from` is `to`.
+/// The machine's report on a kernel with each `from` replaced by `to`.
 std::string report_of(AnyRankRun& run, const char* device, const Fault& fault) {
   const std::string from = fault.from, to = fault.to;
   RankOptions options{.device = device};

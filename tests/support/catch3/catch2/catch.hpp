@@ -1,4 +1,4 @@
-// tests/support/catch3/catch2/catch.hpp -- Catch2 version 3 under version 2's header name.
+// tests/support/catch3/catch2/catch.hpp -- Catch2 version 3 under the header name of version 2.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <catch2/catch_all.hpp>
