@@ -59,9 +59,12 @@ class ArtifactDb : public ArtifactStore {
   virtual ArtifactCheck check() = 0;
 };
 
-/// Paths of the files unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR names others (XDG base directories).
+/// Where the files live unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR says otherwise (XDG base
+/// directories). Empty where no variable names a folder: kNoDefaultPath.
 std::string default_tuning_path();
 std::string default_artifacts_path();
 std::string default_key_path();
+inline constexpr const char* kNoDefaultPath =
+    "there is no default, as none of SEQTILE_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
 
 }  // namespace seqtile::cache

@@ -1,9 +1,10 @@
 // cache/key_file.h -- the secret under which this user's compiled binaries are authenticated.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The key is 32 random bytes in a file of mode 0600 that belongs to this user. The file lies outside the cache folder,
-// so that shipping or sharing the cache never ships the key. It is written under another name and linked into place:
-// readers see no key or a whole one, and two processes that make it at once end with the same key.
+// 32 random bytes, in a file of mode 0600 that belongs to this user, outside the cache folder so that shipping or
+// sharing the cache never ships the key. Written aside and linked into place: readers see no key or a whole one, and of
+// two processes that make it at once both end with the same. A file system without hard links gets an empty file, which
+// the key replaces; readers wait for that.
 #pragma once
 #include <array>
 #include <optional>

@@ -49,6 +49,7 @@ struct Record {
   bool sliced = false;  ///< measured on a slice of the grid
   int64_t measured_length = 0;
   int64_t created_us = 0;  ///< Unix time, for people; never used for ordering
+  bool operator==(const Record&) const = default;
 };
 
 /// A candidate measured or tried in one bucket; the view v_failed lists the failed ones.
@@ -58,7 +59,7 @@ struct TrialRow {
   /// ok compile_error compile_timeout crash hang wrong_result oob_write nondeterministic oom slow refused modelled
   std::string outcome;
   std::string detail;                            ///< one line; at most 2000 bytes are kept
-  double median_us = 0, p20_us = 0, p80_us = 0;  ///< times in one process
+  double median_us = 0, p20_us = 0, p80_us = 0;  ///< of one process
   int64_t samples = 0;
   int64_t ranks = 0;  ///< number of ranks that ran the candidate together; 0: one process alone did
   double ranks_us = 0, ranks_p20_us = 0, ranks_p80_us = 0;
@@ -84,7 +85,13 @@ struct KeyedRecord {
   std::optional<std::string> unfit_config = {};
 };
 
-/// A stored row of a key that is no valid record.
+/// An edit of a record that was read before.
+struct Replacement {
+  TuningKey key;
+  Record before, after;  ///< of one bucket
+};
+
+/// A row of a key that is no valid record.
 struct BadRecord {
   int64_t bucket_version = 0, lo = 0, hi = 0;
   std::string reason;  ///< "it does not match its checksum"
@@ -117,7 +124,10 @@ class TuningStore {
   /// Stores many records of many keys in one transaction, for prewarm's coverage pass. A default or modelled record
   /// never replaces a tuned, merged or pinned one, which another prewarm may have stored meanwhile.
   virtual bool publish_all(const std::vector<KeyedRecord>& records) = 0;
-  /// Deletes rows of the key that no bucket will ever replace. Rows are found by bucket version, lo and hi.
+  /// Puts every `after` in the place of its `before`, whatever the origins, in one transaction. False, with nothing
+  /// stored, where one of the records is not what `before` says any more.
+  virtual bool replace(const std::vector<Replacement>& edits) = 0;
+  /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
   virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;
 
   /// Deletes records in one transaction, with `with_trials` also the trials of their buckets.

@@ -1,13 +1,12 @@
 // autotune/tuning/rank_finals.cpp -- races the best configurations of an operation on all of its ranks together.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process without peers measures what a kernel computes, but not how its ranks wait for each other. So the best
-// configurations of a bucket, with at least one of each form of the kernel, run on all ranks at once, in interleaved
-// rounds. The time of a round is the time of its slowest rank. The recorded configuration is the baseline: it stays
-// unless a challenger beats it by the rule of all finals. In a range of buckets with one configuration, the first and
-// the last bucket are raced. If both keep the configuration, the buckets between them keep it too; else the range is
-// halved. A configuration that the ranks cannot run together is a failed trial. A trial keeps the time of one process
-// beside the time of all ranks.
+// One process that waits for nobody ranks what a kernel computes, not how its ranks wait for each other. So the best
+// configurations of a bucket, those of every form of the kernel among them, run on all ranks at once, in interleaved
+// rounds; a round's time is that of the slowest rank. The recorded configuration is the yardstick and stays unless
+// another one beats it as a challenger must in any final. In a range of buckets with one configuration its two ends are
+// timed: where both keep it, those between do too, else the range is halved. What ranks cannot run together is a failed
+// trial. A trial keeps the time that one process measured beside the one of all ranks; 0 where none has.
 #include <algorithm>
 #include <set>
 
@@ -93,8 +92,7 @@ void TuningSession::settle_range(Item& item, size_t first, size_t last) {
     BucketState& state = item.buckets[i];
     auto trials = usable_trials(item, state.bucket);
     const auto known = std::ranges::find(trials, config, &cache::TrialRow::config_json);
-    cache::TrialRow row =
-        known != trials.end() ? *known : make_trial(state.bucket, Config::parse(config), {}, {state.record->median_us});
+    cache::TrialRow row = known != trials.end() ? *known : make_trial(state.bucket, Config::parse(config), {}, {});
     const auto name = [&](size_t end) {
       return fmt::format("{}..{}", item.buckets[end].bucket.lo, item.buckets[end].bucket.hi);
     };
@@ -226,9 +224,8 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
   }
   for (size_t i = 0; i < lanes.size(); ++i) {
     const auto known = trials.find(lanes[i].config.hash());
-    cache::TrialRow row =
-        known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, lanes[i].us);
-    if (row.chosen) row.detail.clear();  // the detail says how the configuration was chosen before
+    cache::TrialRow row = known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, {});
+    if (row.chosen) row.detail.clear();  // how it was chosen before
     row.ranks = item.num_ranks, row.chosen = i == winner;
     row.ranks_us = median(lanes[i].us);
     row.ranks_p20_us = quantile(lanes[i].us, 0.2), row.ranks_p80_us = quantile(lanes[i].us, 0.8);

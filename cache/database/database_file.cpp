@@ -46,6 +46,7 @@ constexpr const char* kReadOnlyFolder =
 constexpr const char* kFixedProblem =
     "cannot be written (in WAL mode, in a folder that is not writable); stored rows are used, nothing is added";
 constexpr int kFirstVersionOfStrictTables = 3037000;
+constexpr int kOpenFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
 
 /// `path` as a URI that makes SQLite treat the file as immutable.
 std::string immutable_uri(const std::string& path) {
@@ -107,29 +108,50 @@ bool DatabaseFile::run(Purpose purpose, const Body& body) {
   patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
   try {
-    if (!open(purpose)) {
-      counters_.write_failures += is_write;
-      return false;
+    try {
+      return attempt(purpose, body);
+    } catch (const DatabaseError& error) {
+      if (!error.needs_rollback()) throw;  // else it comes before the first row: `body` has read nothing
     }
-    connection_->execute(is_write ? kBeginWrite : kBeginRead);
-    body(*connection_);
-    connection_->execute(kCommit);
-    is_locked_ = false;
-    if (!is_damaged_) problem_.clear();
-    if (is_write) write_problem_.clear();
-    return true;
+    roll_back_journal();
+    return attempt(purpose, body);
   } catch (const DatabaseError& error) {
     fail(purpose, error);
     return false;
   }
 }
 
+bool DatabaseFile::attempt(Purpose purpose, const Body& body) {
+  const bool is_write = purpose == Purpose::write;
+  if (!open(purpose)) {
+    counters_.write_failures += is_write;
+    return false;
+  }
+  connection_->execute(is_write ? kBeginWrite : kBeginRead);
+  body(*connection_);
+  connection_->execute(kCommit);
+  is_locked_ = false;
+  if (!is_damaged_) problem_.clear();
+  if (is_write) write_problem_.clear();
+  return true;
+}
+
+void DatabaseFile::roll_back_journal() {
+  abandon_transaction();
+  Connection writer(absolute_path(path_), SQLITE_OPEN_READWRITE | kOpenFlags);
+  sqlite3_busy_timeout(writer.get(), static_cast<int>(patience_.count()));
+  number_of(writer, kUserVersion);  // SQLite rolls back before it reads
+}
+
+void DatabaseFile::abandon_transaction() {
+  if (connection_ && !sqlite3_get_autocommit(connection_->get()))
+    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
+}
+
 void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
   const bool is_write = purpose == Purpose::write;
   counters_.write_failures += is_write;
-  if (connection_ && !sqlite3_get_autocommit(connection_->get())) {
-    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
-  }
+  abandon_transaction();
   std::string& problem = is_write ? write_problem_ : problem_;
   if (error.is_busy()) {
     counters_.busy++;
@@ -243,11 +265,10 @@ bool DatabaseFile::connect(Purpose purpose) {
 }
 
 bool DatabaseFile::attach(const std::string& path, int flags) {
-  constexpr int kFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
   fixed_.reset();
   owner_ = getpid();
   try {
-    connection_ = std::make_unique<Connection>(path, flags | kFlags);
+    connection_ = std::make_unique<Connection>(path, flags | kOpenFlags);
     harden();
     return verify_identity();
   } catch (const DatabaseError& error) {
@@ -258,7 +279,8 @@ bool DatabaseFile::attach(const std::string& path, int flags) {
         stat(path.c_str(), &info) != 0)
       throw;
     disconnect();
-    connection_ = std::make_unique<Connection>(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | kFlags);
+    connection_ =
+        std::make_unique<Connection>(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | kOpenFlags);
     fixed_ = info;
     harden();
     return verify_identity();
@@ -311,7 +333,8 @@ bool DatabaseFile::verify_identity() {
   return false;
 }
 
-/// Returns false with an empty `problem_` for an empty database.
+/// False with an empty `problem_` means an empty database. `.dump` writes neither number: a file without them is known
+/// by its tables.
 bool DatabaseFile::identity_is_ours() {
   problem_.clear();
   std::vector<std::string> texts;
@@ -327,12 +350,14 @@ bool DatabaseFile::identity_is_ours() {
     return std::all_of(tables.begin(), tables.end(),
                        [&](const char* table) { return std::find(texts.begin(), texts.end(), table) != texts.end(); });
   };
-  // `.dump` writes neither number, so that only the texts of the tables identify the file.
   has_lost_marks_ =
       version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
-  is_foreign_ = !has_lost_marks_ && application != schema.application_id;
   if (has_lost_marks_) return true;
-  if (application == other.application_id) {
+  const auto is_of = [&](const Schema& one) {
+    return application == one.application_id || (application == 0 && connection_->prepare(one.column_query).step());
+  };
+  is_foreign_ = !is_of(schema);
+  if (is_foreign_ && is_of(other)) {
     problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
                            schema.subject);
   } else if (is_foreign_) {
@@ -340,6 +365,12 @@ bool DatabaseFile::identity_is_ours() {
         "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
         "another file",
         application, schema.application_id);
+  } else if (application == 0) {
+    problem_ = fmt::format(
+        "has the tables of {}, but not in the words of schema {}: a dump that another program wrote or changed, or one "
+        "of another release; it is left as it is; restore one that `sqlite3 FILE .dump` writes, or move it away to "
+        "start a new one",
+        schema.subject, schema.user_version);
   } else if (version > schema.user_version) {
     problem_ = fmt::format(
         "written by a newer release (schema {}, this one reads {}); it is left as it is; update, or name "

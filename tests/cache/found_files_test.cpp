@@ -1,5 +1,7 @@
 // tests/cache/found_files_test.cpp -- stores that were restored, left in WAL mode, made by other users, or shared.
 // SPDX-License-Identifier: Apache-2.0
+#include <regex>
+
 #include "cache/artifact_db.h"
 #include "jit/base/hash.h"
 #include "tests/cache/support.h"
@@ -48,6 +50,19 @@ void leave_a_log(const std::string& path) {
   REQUIRE(std::filesystem::file_size(path + "-wal") > 0);
 }
 
+/// A writer that is killed within a commit: the file has new pages, and the journal beside it has the old ones.
+void leave_a_journal(const std::string& path) {
+  REQUIRE(run_in_child([&] {
+    sqlite3* database = nullptr;
+    return sqlite3_open(path.c_str(), &database) == SQLITE_OK &&
+           sqlite3_exec(database,
+                        "PRAGMA cache_size=1; BEGIN IMMEDIATE; CREATE TABLE note AS WITH RECURSIVE n(x) AS "
+                        "(SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 100000) SELECT x FROM n",
+                        nullptr, nullptr, nullptr) == SQLITE_OK;
+  }));
+  REQUIRE(std::filesystem::file_size(path + "-journal") > 0);
+}
+
 ArtifactKey artifact_key(int number) {
   ArtifactKey key{"", fmt::format(R"({{"operation":"linear","number":{}}})", number)};
   key.hash = sha256_hex(key.manifest);
@@ -85,6 +100,40 @@ TEST_CASE("found files: a restored dump of binaries serves them", "[cache]") {
   restore_dump(old, copy);
   CHECK(ArtifactDb::open(copy, key)->load(artifact_key(1)));
   CHECK(marks(copy) == marks(old));
+}
+
+TEST_CASE("found files: a dump whose tables have other words is said to be one", "[cache]") {
+  const TempFolder folder;
+  const std::string tuning = folder.file("tuning.db"), artifacts = folder.file("artifacts.db");
+  const std::string key = folder.file("key"), words = "not in the words of schema";
+  make_store(tuning);
+  REQUIRE(ArtifactDb::open(artifacts, key)->store(artifact_key(1), binary(1)));
+  const auto rewrite = [&](const std::string& from, const char* name, const char* pattern, const char* to) {
+    std::string script;
+    for (const std::string& text : run_sql(from, "SELECT sql FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"))
+      script += std::regex_replace(text, std::regex(pattern), to) + ";";
+    run_sql(folder.file(name), script);
+    return folder.file(name);
+  };
+  const auto check = [&](const std::string& path) {
+    const std::string bytes = read_bytes(path);
+    for (const OpenMode mode : {OpenMode::read_only, OpenMode::read_write}) {
+      auto store = TuningStore::open(path, mode);
+      CHECK_THAT(store->status(), Catch::Contains("has the tables of a tuning store") && Catch::Contains(words) &&
+                                      Catch::Contains("`sqlite3 FILE .dump`"));
+      CHECK(store->counters().foreign_files == 0);
+      CHECK(store->counters().bad_files == 1);
+      CHECK_FALSE(store->publish(sample_key(), sample_record(), {}));
+    }
+    CHECK(read_bytes(path) == bytes);
+  };
+  check(rewrite(tuning, "quoted.db", "CREATE TABLE (\\w+)", "CREATE TABLE IF NOT EXISTS \"$1\""));
+  check(rewrite(tuning, "plain.db", "\\) STRICT", ")"));
+  check(rewrite(tuning, "earlier.db", "  ranks INTEGER.*\n", ""));
+  const std::string binaries = rewrite(artifacts, "binaries.db", "  -- .*", "");
+  CHECK_THAT(ArtifactDb::open(binaries, key)->status(), Catch::Contains("has the tables of an artifact store"));
+  CHECK_THAT(TuningStore::open(binaries, OpenMode::read_only)->status(),
+             Catch::Contains("is an artifact store (artifacts.db), not a tuning store"));
 }
 
 TEST_CASE("found files: words of other tables without marks are another program's", "[cache]") {
@@ -140,6 +189,67 @@ TEST_CASE("found files: WAL mode serves in every folder, also with a log that wa
     }));
   }
   chmod(folder.path().c_str(), 0755);
+}
+
+TEST_CASE("found files: what a writer left that was killed within a commit is rolled back", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db"), journal = path + "-journal";
+  make_store(path);
+  const std::string bytes = read_bytes(path);
+  SECTION("by a store that is opened for reading") {
+    leave_a_journal(path);
+    CHECK(serves(path, OpenMode::read_only));
+    CHECK((read_bytes(path) == bytes && !std::filesystem::exists(journal)));
+  }
+  SECTION("by a store that was open before") {
+    auto store = TuningStore::open(path, OpenMode::read_only);
+    REQUIRE(store->records(sample_key()).size() == 1);
+    leave_a_journal(path);
+    CHECK(store->records(sample_key()).size() == 1);
+    CHECK(store->counters().bad_files == 0);
+    CHECK(store->status() == "");
+  }
+  SECTION("by a store that is opened for writing") {
+    leave_a_journal(path);
+    CHECK(TuningStore::open(path, OpenMode::read_write)->publish(sample_key(), sample_record(9, 16), {}));
+  }
+  SECTION("of binaries") {
+    const std::string binaries = folder.file("artifacts.db"), key = folder.file("key");
+    REQUIRE(ArtifactDb::open(binaries, key)->store(artifact_key(1), binary(1)));
+    leave_a_journal(binaries);
+    CHECK(ArtifactDb::open(binaries, key)->load(artifact_key(1)));
+    leave_a_journal(binaries);
+    CHECK(ArtifactDb::open_empty(binaries, key)->load(artifact_key(1)));
+  }
+}
+
+TEST_CASE("found files: a journal that cannot be rolled back is named, with what to do", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db"), copy = folder.file("copy.db");
+  make_store(path);
+  leave_a_journal(path);
+  const auto is_told = [&](const std::string& fixed) {
+    return run_as_nobody([&] {
+      auto store = TuningStore::open(path, OpenMode::read_only);
+      const std::string status = store->status();
+      return store->records(sample_key()).empty() &&
+             status.find("a program that ended early has left " + path + "-journal") != std::string::npos &&
+             status.find(fixed + " is not writable; copy both files") != std::string::npos &&
+             status.find("run there: sqlite3 tuning.db 'PRAGMA journal_mode=DELETE'") != std::string::npos;
+    });
+  };
+  if (geteuid() != 0) return;  // only root becomes another user
+  REQUIRE(chmod(folder.path().c_str(), 0555) == 0);
+  CHECK(is_told("the folder"));
+  REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
+  CHECK(is_told("the file"));
+  REQUIRE(chmod(path.c_str(), 0666) == 0);
+  REQUIRE(chmod((path + "-journal").c_str(), 0444) == 0);
+  CHECK(is_told("that one"));
+  std::filesystem::copy(path, copy);
+  std::filesystem::copy(path + "-journal", copy + "-journal");
+  run_sql(copy, "PRAGMA journal_mode=DELETE");
+  CHECK(serves(copy, OpenMode::read_only));
 }
 
 TEST_CASE("found files: a fixed file that is replaced is looked at again", "[cache][fault]") {

@@ -113,7 +113,10 @@ TEST_CASE("trace: dialects of CSV say the same", "[tools]") {
         "sep=;\nContextTokens;GeneratedTokens\n374;44\n396;109\n"s,
         "ContextTokens,GeneratedTokens\n374.0,44.00\n3.96e2,109.\n"s,
         "prompt,GeneratedTokens,ContextTokens\n\"a, \"\"b\"\"\nc\",44,374\n5'10\" tall,109,396\n"s,
-        "GeneratedTokens,ContextTokens\n44,374,,\n109,396\n"s}) {
+        "GeneratedTokens,ContextTokens\n44,374,,\n109,396\n"s, "ContextTokens GeneratedTokens\n374 44\n396 109\n"s,
+        "  ContextTokens   GeneratedTokens  \n  374      44\n\n   \n\"396\"     109 \n"s,
+        "\"CONTEXT TOKENS\" \"generated tokens\"\r\n374 44\r\n396 109\r\n"s,
+        "sep= \nContextTokens GeneratedTokens\n374 44\n396  109\n"s}) {
     INFO(bytes);
     const Read found = read(bytes);
     CHECK(found.error == "");
@@ -152,6 +155,8 @@ TEST_CASE("trace: a row that cannot be used is left out and named", "[tools]") {
                                                         {"t,\"1,374\",44\n", "'1,374'"},
                                                         {"t,37\0004,44\n"s, "has NUL bytes"},
                                                         {"t,\"374\"5,44\n", "text follows a closed quote"},
+                                                        {"t,1.000,44\n", "'1.000' may be 1 or 1000"},
+                                                        {"t,\"12,000\",44\n", "'12,000' may be 12 or 12000"},
                                                         {"t,0x1F,44\n", "0x1F"}}) {
     INFO(row);
     const Read found = read(kAzure + good + row + good);
@@ -191,6 +196,34 @@ TEST_CASE("trace: broken JSON lines are left out and named", "[tools]") {
   CHECK(read("{\"output_length\": \"44\", \"input_length\": 374.0}").tokens == Tokens{{374, 44}});
   CHECK_THAT(read("{\n\"input_length\": 3,\n\"output_length\": 4\n}\n").error,
              Contains("no usable row; line 1: is not a JSON") && Contains("`jq -c .` writes one a line"));
+}
+
+TEST_CASE("trace: the first lines of JSON decide no more than others", "[tools]") {
+  const std::string good =
+      "{\"timestamp\": 1000, \"input_length\": 374, \"output_length\": 44}\n"
+      "{\"timestamp\": 3500, \"input_length\": 396, \"output_length\": 109}\n";
+  for (const auto& [row, said] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"trace\": \"of a day\", \"requests\": 2}\n", "line 1: has no input_length"},
+           {"{\"timestamp\": 0, \"input_length\": 5}\n", "line 1: has no output_length"},
+           {"{}\n", "line 1: has no input_length"},
+           {"{\"input_length\": 3, \n", "line 1: is not a JSON object"}}) {
+    INFO(row);
+    const Read found = read(row + good);
+    CHECK(found.error == "");
+    CHECK(found.tokens == kTwo);
+    CHECK(found.summary.duration_s == Approx(2.5));
+    REQUIRE(found.summary.broken_rows == 1);
+    CHECK_THAT(found.summary.problems[0], Contains(said));
+  }
+  const Read timeless = read("{\"input_length\": 1, \"output_length\": 2}\n" + good);
+  CHECK(timeless.tokens == Tokens{{1, 2}, {374, 44}, {396, 109}});
+  CHECK(timeless.summary.duration_s == Approx(2.5));
+  CHECK(timeless.summary.unreadable_times == 1);
+  // The layout with seconds is told from the one with milliseconds by a field that the first object lacks.
+  const std::string chat = "{\"chat_id\": 1, \"timestamp\": 4, \"input_length\": 374, \"output_length\": 44}\n";
+  CHECK(read("{\"timestamp\": 2, \"input_length\": 1, \"output_length\": 2}\n" + chat).summary.duration_s == 2);
+  CHECK(read("{\"input_length\": 374.000, \"output_length\": 44.0}\n").tokens == Tokens{{374, 44}});
+  CHECK_THAT(problem_of("{\"input_length\": \"1.000\", \"output_length\": 1}\n" + good), Contains("may be 1 or 1000"));
 }
 
 TEST_CASE("trace: values that JSON does not have cost their own column only", "[tools]") {

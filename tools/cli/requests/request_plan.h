@@ -25,9 +25,11 @@ struct CountedCall {
 };
 
 struct PlanLimits {
-  int64_t chunk;      ///< most tokens of a prefill call: the covered length
-  int64_t max_kv;     ///< decode steps with more keys are left out
-  int64_t positions;  ///< the model's positions, at which prompts are cut
+  int64_t chunk;             ///< most tokens of one prefill call: the covered length
+  int64_t max_kv;            ///< decode steps with more keys are cut
+  int64_t positions;         ///< of the model: prompts are cut there
+  int64_t least_tokens = 1;  ///< calls with fewer are cut, so above 1 all decode steps
+  int64_t min_kv = 1;        ///< decode steps with fewer keys are cut
 };
 
 /// Decode steps sampled per request, evenly spread over the generated tokens, with the first and the last.
@@ -36,10 +38,9 @@ constexpr int64_t kDecodeSamples = 8;
 /// All calls that a trace makes of a model.
 struct Stream {
   std::vector<CountedCall> calls;
-  int64_t chunks = 0, decode_steps = 0, cut_decode_steps = 0;
-  int64_t distinct_lengths = 0;  ///< lengths of prompts after the cut
-  /// Prompts longer than `positions`, and requests whose prompt fits but whose output does not.
-  int64_t long_prompts = 0, long_requests = 0;
+  int64_t chunks = 0, cut_chunks = 0, decode_steps = 0, cut_decode_steps = 0;
+  int64_t distinct_lengths = 0;                 ///< of prompts, as far as they go
+  int64_t long_prompts = 0, long_requests = 0;  ///< prompts, and prompts that fit with their output, beyond positions
 };
 
 /// Adds up the calls of requests. The first chunk of a prompt is a prefill, later chunks extend it, decode steps

@@ -26,11 +26,10 @@ struct TraceOptions {
 struct TraceSummary {
   std::string layout;  ///< "azure"; "columns as named" if the options name them
   int64_t requests = 0, broken_rows = 0;
-  std::vector<std::string> problems;      ///< the first ten broken rows: "line 7: ContextTokens 'abc' is not ..."
-  int64_t first_line = 0, last_line = 0;  ///< lines of the first and the last used row
-  /// Span from the earliest to the latest time; nullopt unless all requests have a time.
-  std::optional<double> duration_s;
-  int64_t unreadable_times = 0;  ///< number of requests with an unreadable time; they are used nevertheless
+  std::vector<std::string> problems;      ///< "line 7: ContextTokens 'abc' is not ..."; of the first ten broken rows
+  int64_t first_line = 0, last_line = 0;  ///< of the rows that are used
+  std::optional<double> duration_s;       ///< from the earliest to the latest time that can be read; one alone is none
+  int64_t unreadable_times = 0;           ///< or missing ones, of requests that are used all the same
 };
 
 struct TraceProgress {

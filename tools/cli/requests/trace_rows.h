@@ -11,9 +11,9 @@
 namespace seqtile::cli {
 
 struct TraceRow {
-  int64_t first_line = 0, last_line = 0;    ///< lines from 1; a quoted cell may span several lines
-  std::span<const std::string_view> cells;  ///< cells of JSON lines are in the order of the first object's names
-  std::string problem;                      ///< reason why the row cannot be read; `cells` is then empty
+  int64_t first_line = 0, last_line = 0;    ///< from 1; a quoted cell may hold the ends of lines
+  std::span<const std::string_view> cells;  ///< of JSON lines in the order of the names that were told
+  std::string problem;                      ///< why it is no row; the cells are none then
 };
 
 class TraceRows {
@@ -31,10 +31,12 @@ class TraceRows {
 
 /// The first row has the names, if the file has names. `path` is for messages.
 std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator, TraceRows::OnRow on_row);
-/// The names of the first object precede it as a row of their own. Cells of missing values have no data.
+/// Before the row of the first object the names of the first hundred objects come as a row. Cells of values that are
+/// missing have no data.
 std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row);
 
-/// The separator of `head`'s first line: the most frequent of , ; tab | outside of quotes.
+/// What stands between the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes, or where it
+/// has none of them the space. Any number of spaces stands between two cells.
 char separator_of(std::string_view head);
 
 }  // namespace seqtile::cli

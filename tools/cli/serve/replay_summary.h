@@ -14,7 +14,7 @@ namespace seqtile::cli {
 /// The results of serving a trace.
 struct Served {
   TraceSummary trace;
-  int64_t positions = 0;  ///< positions of the model
+  PlanLimits limits{};
   Stream stream;
   LookupReport lookups;
   LayerReport layers;
