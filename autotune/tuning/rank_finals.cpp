@@ -1,12 +1,13 @@
 // autotune/tuning/rank_finals.cpp -- races the best configurations of an operation on all of its ranks together.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One process that waits for nobody ranks what a kernel computes, not how its ranks wait for each other. So the best
-// configurations of a bucket, those of every form of the kernel among them, run on all ranks at once, in interleaved
-// rounds; a round's time is that of the slowest rank. The recorded configuration is the yardstick and stays unless
-// another one beats it as a challenger must in any final. In a range of buckets with one configuration its two ends are
-// timed: where both keep it, those between do too, else the range is halved. What ranks cannot run together is a failed
-// trial. A trial keeps the time that one process measured beside the one of all ranks; 0 where none has.
+// A process without peers measures what a kernel computes, but not how its ranks wait for each other. So the best
+// configurations of a bucket, with at least one of each form of the kernel, run on all ranks at once, in interleaved
+// rounds. The time of a round is the time of its slowest rank. The recorded configuration is the baseline: it stays
+// unless a challenger beats it by the rule of all finals. In a range of buckets with one configuration, the first and
+// the last bucket are raced. If both keep the configuration, the buckets between them keep it too; else the range is
+// halved. A configuration that the ranks cannot run together is a failed trial. A trial keeps the time of one process
+// beside the time of all ranks; it is 0 where one process has not measured the configuration.
 #include <algorithm>
 #include <set>
 
