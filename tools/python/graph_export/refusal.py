@@ -15,6 +15,10 @@ SIZE_ERRORS = {"DynamicOutputShapeException"}
 VALUE_TEXTS = ("data-dependent", "cannot be called on meta tensors", "control flow", "_local_scalar_dense")
 
 
+class Refused(Exception):
+    """Why a model cannot be a graph, in words that need no others."""
+
+
 def one_line(text):
     """Without control characters, which a terminal would obey."""
     return "".join(character if character.isprintable() else " " for character in text)
@@ -92,6 +96,8 @@ def place_of_text(trace):
 def cause(error, tracer):
     """What stands in the way of a trace, where, and what to do about it."""
     name, where = type(error).__name__, place_of(error)
+    if isinstance(error, Refused):
+        return str(error)
     if isinstance(error, ImportError):
         return missing_package(error) + where
     if name in SIZE_ERRORS:
