@@ -5,7 +5,6 @@
 // their place: every rank knows what must come out.
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -71,10 +70,7 @@ inline FusedLinearAndReducescatter down_op(Fabric& fabric) { return {.n = kHidde
 
 inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) {
   const kernels::seqpar::Ranks ranks = kernels::seqpar::ranks_of(fabric);
-  ChannelOptions options =
-      kernels::seqpar::channel_options({up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
-  options.deadline = std::chrono::seconds(20);
-  return options;
+  return kernels::seqpar::channel_options({up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
 }
 
 /// Where engines keep their files.
@@ -199,6 +195,12 @@ class Layers {
 
 inline void require(bool holds, const std::string& what) {
   if (!holds) throw Error(ErrorCode::wrong_result, what);
+}
+
+/// This rank or a peer has seen a death; no wait has lasted until the channel's deadline.
+inline void require_death(const std::optional<AbortRecord>& record) {
+  require(record.has_value(), "a record says why");
+  require(record->kind == channel::peer_died || record->kind == channel::aborted, record->text());
 }
 
 /// Usable in a forked rank, whose checks nobody sees.
