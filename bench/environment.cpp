@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "autotune/engine/usable.h"
 #include "bench/peers/onednn.h"
 #include "cache/artifact_db.h"
 #include "cache/tuning_store.h"
@@ -57,9 +58,10 @@ void Environment::tune(const std::vector<autotune::TuneRequest>& requests, doubl
 
 std::vector<cache::Record> Environment::records(const autotune::Workload& normal) const {
   const auto device = open_device("cpu", normal.threads);
-  const auto key =
-      autotune::make_key(registry_.find(normal.operation), normal, device->info(), autotune::TuneOptions{}.policy);
-  return cache::TuningStore::open(options_.cache, cache::OpenMode::read_only)->records(key);
+  const autotune::OpDef& op = registry_.find(normal.operation);
+  const auto key = autotune::make_key(op, normal, device->info(), autotune::TuneOptions{}.policy);
+  const auto store = cache::TuningStore::open(options_.cache, cache::OpenMode::read_only);
+  return autotune::usable_records(op, normal, device->target(), *store, key);
 }
 
 void Environment::tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const {

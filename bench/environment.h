@@ -41,7 +41,7 @@ class Environment {
   TunedHandle prepare(const autotune::Workload& workload) const;
   /// As prepare(). First tunes the bucket of `length` if it has no tuned record.
   TunedHandle prepare_tuned(const autotune::Workload& workload, int64_t length) const;
-  /// The records of a workload. Requires: `normal` was normalised by its operation.
+  /// The records of a workload that the engine serves. Requires: `normal` was normalised by its operation.
   std::vector<cache::Record> records(const autotune::Workload& normal) const;
   /// Tunes the requests as one run unless the first of them has records already.
   void tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const;

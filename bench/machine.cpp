@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "bench/probe.h"
+#include "jit/base/machine_memory.h"
 #include "jit/device/target.h"
 
 namespace seqtile::bench {
@@ -23,16 +24,6 @@ std::string first_line(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-/// The number in a file; 0 if the file is missing or holds a word such as "max".
-int64_t number_in(const std::string& path) { return std::atoll(first_line(path).c_str()); }
-
-int64_t meminfo_bytes(const std::string& name) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(name)) return std::atoll(line.c_str() + name.size()) << 10;
-  return int64_t{1} << 30;
 }
 
 /// The value of the first line of /proc/cpuinfo that starts with `name`.
@@ -78,9 +69,7 @@ int64_t last_level_cache_bytes() {
 }
 
 int64_t available_bytes() {
-  int64_t bytes = meminfo_bytes("MemAvailable:");
-  const int64_t limit = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit > 0 && used > 0) bytes = std::min(bytes, std::max<int64_t>(limit - used, 0));
+  auto bytes = static_cast<int64_t>(read_machine_memory().available_bytes);
   rlimit own{};
   if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY)
     bytes = std::min(bytes, static_cast<int64_t>(own.rlim_cur));

@@ -1,4 +1,4 @@
-// bench/suites/host_bench.cpp -- host times around kernels: lookup, call to hand-off, compilation, opening an engine.
+// bench/suites/host_bench.cpp -- host times around kernels: lookup, call, check of indices, compilation, opening.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "autotune/engine/index_check.h"
 #include "bench/operands.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
@@ -200,6 +201,51 @@ Result measure_call(const Environment& environment, int threads) {
   return result;
 }
 
+/// Times the smallest call of a decode step that has index tensors, attention of one sequence to one key with the heads
+/// of SmolLM2-135M, and beside it the check of these tensors, which is a part of the call.
+Result measure_index_check(const Environment& environment, int threads) {
+  constexpr int64_t kHeads = 9, kKvHeads = 3, kHeadDim = 64;
+  constexpr int kBatches = 20000, kCalls = 16;
+  SyntheticCache cache(environment, threads);
+  cache.add_bucket({"attention_forward",
+                    DType::f32,
+                    threads,
+                    {{"heads", kHeads}, {"kv_heads", kKvHeads}, {"head_dim", kHeadDim}, {"phase", "decode"}}},
+                   1);
+  cache.publish();
+  const auto engine = cache.open_engine();
+  const Handle handle = engine->prepare(cache.workloads()[0]);
+  Operand q(DType::f32, {1, kHeads, kHeadDim}), k(DType::f32, {1, kKvHeads, kHeadDim}),
+      v(DType::f32, {1, kKvHeads, kHeadDim}), out(DType::f32, {1, kHeads, kHeadDim}), lse(DType::f32, {1, kHeads});
+  for (Operand* operand : {&q, &k, &v}) operand->fill(1, 1);
+  int32_t q_start[] = {0, 1}, kv_start[] = {0}, kv_len[] = {1};
+  const Tensor tensors[] = {q.tensor(),
+                            k.tensor(),
+                            v.tensor(),
+                            make_tensor(q_start, DType::i32, {2}),
+                            make_tensor(kv_start, DType::i32, {1}),
+                            make_tensor(kv_len, DType::i32, {1}),
+                            out.tensor(),
+                            lse.tensor()};
+  const autotune::Schema schema = environment.registry().find("attention_forward").schema(cache.workloads()[0]);
+  const autotune::IndexCheck check(schema, schema.symbols);
+  const std::vector<int64_t> symbols(schema.symbols.size(), 1);
+  std::vector<double> calls, checks;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    const auto start = Clock::now();
+    for (int i = 0; i < kCalls; ++i) handle(tensors, 1);
+    const auto middle = Clock::now();
+    for (int i = 0; i < kCalls; ++i) check.check(tensors, symbols);
+    checks.push_back(seconds_between(middle, Clock::now()) / kCalls);
+    calls.push_back(seconds_between(start, middle) / kCalls);
+  }
+  Result result = with_quantiles(std::move(calls), 1e-9, "ns");
+  result.counters["check_p50_ns"] = median(checks) * 1e9;
+  result.counters["check_p99_ns"] = quantile(checks, 0.99) * 1e9;
+  result.counters["check_percent"] = 100 * median(checks) / median(result.seconds);
+  return result;
+}
+
 /// Times the way from building the tile IR to a loaded kernel.
 Result measure_compile(const Environment& environment, const autotune::Workload& given, int rounds) {
   const autotune::OpDef& op = environment.registry().find(given.operation);
@@ -276,6 +322,8 @@ void add_host_cases(std::vector<Case>& cases, Environment& environment) {
       return measure_open(cache, o.rounds);
     }));
   }
+  cases.push_back(host_case("index_check", "decode_heads9_keys1", 1,
+                            [&environment](int t, const RunOptions&) { return measure_index_check(environment, t); }));
   cases.push_back(host_case("open", "gpu_linear_n4096_k4096", 1, [&environment](int t, const RunOptions& o) {
     SyntheticCache cache(environment, t, "sim:sm_90a");
     cache.add_bucket({"linear", DType::bf16, t, {{"n", 4096}, {"k", 4096}}}, 512);

@@ -1,13 +1,22 @@
-// jit/base/machine_memory.h -- how much memory this machine has.
+// jit/base/machine_memory.h -- how much memory this machine gives a process.
 // SPDX-License-Identifier: Apache-2.0
+//
+// A control group (a container, a systemd unit) may give its processes less than the machine has, and so may each group
+// above it; the system kills a process that goes beyond. Both versions of control groups are read.
 #pragma once
-#include <unistd.h>
+#include <string>
 
 namespace seqtile {
 
-/// Bytes of physical memory.
-inline double machine_bytes() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
+struct MachineMemory {
+  double bytes;            ///< the machine's, or the least limit of the process's control groups
+  double available_bytes;  ///< what the process can still get of them; pages of files that can be dropped are among it
+};
+
+/// Reads /proc and /sys under `root`: a test has files of its own.
+MachineMemory read_machine_memory(const std::string& root = "");
+
+/// MachineMemory::bytes as this process first read it.
+double machine_bytes();
 
 }  // namespace seqtile

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cctype>
 #include <cmath>
+#include <limits>
 #include <span>
+#include <utility>
 
 #include "autotune/text/json_text.h"
 
@@ -39,7 +41,8 @@ constexpr Rule kRules[] = {
      Neutral::any, "of the program that loads the model"},
     {" id2label label2id num_labels finetuning_task problem_type task_specific_params ", Neutral::any,
      "of heads for classes"},
-    {" initializer_range initializer_factor init_std use_scaled_init rescale_prenorm_residual output_router_logits "
+    {" initializer_range initializer_factor init_std init_method_std emb_init_std init_cutoff_factor init_fn "
+     "init_device init_config use_scaled_init use_scaled_init_method rescale_prenorm_residual output_router_logits "
      "aux_loss_alpha z_loss num_nextn_predict_layers max_grad_norm ",
      Neutral::any, "of training"},
     {" pretraining_tp ", Neutral::any, "sums in another order, the same products"},
@@ -132,15 +135,17 @@ constexpr std::string_view kRopeFields =
     " factor low_freq_factor high_freq_factor beta_fast beta_slow truncate attention_factor mscale mscale_all_dim "
     "short_factor long_factor alpha ";
 
-constexpr std::array kExpertCounts = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"};
-constexpr std::array kExpertFields = {
-    "num_experts_per_tok",  "moe_intermediate_size", "n_shared_experts", "shared_expert_intermediate_size",
-    "moe_layer_freq",       "decoder_sparse_step",   "moe_topk",         "first_k_dense_replace",
-    "router_aux_loss_coef", "norm_topk_prob",        "moe_layers",       "mlp_only_layers"};
-
-constexpr std::array kQuantised = {
-    "quantization_config", "compression_config", "quantization", "quant_config", "quantize_config", "load_in_4bit",
-    "load_in_8bit",        "quant_method",       "w_bit",        "bits",         "weight_bits",     "input_bits"};
+// Words between the _ of a field's name, as files name their experts and their quantised weights in many ways.
+constexpr std::string_view kExperts = " expert experts ", kExpertWords = " expert experts moe ";
+constexpr std::string_view kCountWords = " num n nb number count ";
+constexpr std::string_view kPartWords = " per shared group groups tok token used active ";
+constexpr std::string_view kQuantisedWords =
+    " quant* bit bits wbit wbits abit abits nbit nbits 2bit 3bit 4bit 8bit fp4 fp8 nf4 mxfp4 nvfp4 int4 int8 awq gptq "
+    "bnb gguf ";
+// Names without such a word.
+constexpr std::string_view kExpertFields =
+    " decoder_sparse_step first_k_dense_replace router_aux_loss_coef norm_topk_prob mlp_only_layers ";
+constexpr std::string_view kQuantisedFields = " compression_config ";
 constexpr int kPlainBits = 16;  ///< weights with at least so many bits are not quantised
 
 bool has_word(std::string_view words, const std::string& word) {
@@ -149,6 +154,16 @@ bool has_word(std::string_view words, const std::string& word) {
   if (star == std::string_view::npos) return false;
   const size_t begin = words.rfind(' ', star) + 1;
   return word.starts_with(words.substr(begin, star - begin));
+}
+
+/// Whether one of the words between the _ of a name is among `words`.
+bool has_part(std::string_view words, const std::string& name) {
+  std::string part;
+  for (const char c : name + '_') {
+    if (c != '_') part += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (has_word(words, std::exchange(part, {}))) return true;
+  }
+  return false;
 }
 
 bool is_off(const Json& value) {
@@ -188,8 +203,7 @@ std::string reason_by_shape(const std::string& name, const Json& value) {
   // A bare number is not ignored: it can be a number of tokens that the model puts before the text.
   if ((ends("_token") || ends("_tokens")) && (value.is_null() || value.is_string() || value.is_array()))
     return "names of tokens";
-  if (name.find("dropout") != std::string::npos || ends("_pdrop") || ends("_loss_coef") || ends("_init"))
-    return "of training";
+  if (name.find("dropout") != std::string::npos || ends("_pdrop") || ends("_loss_coef")) return "of training";
   if (name.starts_with("_") || name.starts_with("unsloth_")) return "of the program that loads the model";
   return {};
 }
@@ -215,22 +229,23 @@ bool sorted(const ConfigReader& config, const std::string& name, std::span<const
   return true;
 }
 
+bool counts_experts(const std::string& name) {
+  return has_part(kExperts, name) && has_part(kCountWords, name) && !has_part(kPartWords, name);
+}
+
+bool is_of_experts(const std::string& name) { return has_part(kExpertWords, name) || has_word(kExpertFields, name); }
+
 /// Refuses a mixture of experts. If a count of experts is none or one, the fields beside it have no effect.
 void refuse_experts(const ConfigReader& config) {
   bool has_count = false;
-  const auto check = [&](const char* name) {
+  for (const auto& [name, value] : config.json().items()) has_count = has_count || counts_experts(name);
+  for (const auto& [name, value] : config.json().items()) {
+    if (!is_of_experts(name)) continue;
     config.use(name);
-    if (!config.contains(name) || is_off(config.json()[name]) || config.json()[name] == 1) return;
+    if (is_off(value) || is_one(value) || (has_count && !counts_experts(name))) continue;
     config.fail(ErrorCode::unsupported, name,
                 "asks for a mixture of experts, which is not modelled; give the config.json of a dense model");
-  };
-  for (const char* name : kExpertCounts) {
-    check(name);
-    has_count = has_count || config.contains(name);
   }
-  for (const char* name : kExpertFields)
-    if (has_count) config.use(name);
-    else check(name);
 }
 
 constexpr std::string_view kQuantisedReason =
@@ -270,10 +285,11 @@ std::string difference(const ConfigReader& text_model, const std::string& name, 
 
 void refuse_other_models(const ConfigReader& config) {
   refuse_bitnet(config);
-  for (const char* name : kQuantised) {
+  for (const auto& [name, value] : config.json().items()) {
+    const bool is_quantised = has_part(kQuantisedWords, name) || has_word(kQuantisedFields, name);
+    if (!is_quantised || rule_of(kRules, name)) continue;
     config.use(name);
-    if (!config.contains(name) || is_off(config.json()[name])) continue;
-    const Json& value = config.json()[name];
+    if (is_off(value) || value == "none") continue;
     if (value.is_number() && value >= kPlainBits) continue;
     std::string method;
     for (const char* key : {"quant_method", "quant_algo", "format", "quantization_method"})

@@ -49,16 +49,18 @@ class Program(unittest.TestCase):
 
     def test_a_case_runs_and_is_written(self):
         out = self.folder.name + "/out.json"
-        done = self.run_program("--filter", "^(lookup|call_to_hand_off)/", "--threads", "1", "--output", out, "--json")
+        done = self.run_program("--filter", "^(lookup|call_to_hand_off|index_check)/", "--threads", "1", "--output", out, "--json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         line = json.loads(done.stdout.splitlines()[-1])
-        self.assertEqual((line["cases"], line["failed"]), (2, 0))
+        self.assertEqual((line["cases"], line["failed"]), (3, 0))
         with open(out) as file:
             written = json.load(file)
         lookup = written["benchmarks"][0]
         self.assertEqual(lookup["name"], "lookup/f32/n576_k576/seqtile/t1")
         self.assertGreater(lookup["p99_ns"], 0)
-        self.assertLess(lookup["p50_ns"], 10000)
+        indices = next(case for case in written["benchmarks"] if case["name"].startswith("index_check/"))
+        self.assertGreater(indices["check_p50_ns"], 0)
+        self.assertLess(indices["check_p50_ns"], indices["p50_ns"])
         self.assertIn("cpu", written["context"])
 
     def test_an_unwritable_file_is_3(self):

@@ -1,7 +1,12 @@
 # tests/bench/tests.cmake
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(bench
+  ${CMAKE_SOURCE_DIR}/bench/environment.cpp
+  ${CMAKE_SOURCE_DIR}/bench/peers/blas.cpp
+  ${CMAKE_SOURCE_DIR}/bench/peers/onednn_absent.cpp
+  ${CMAKE_SOURCE_DIR}/bench/peers/torch.cpp
   bench/child_test.cpp
+  bench/environment_test.cpp
   bench/harness_test.cpp
   bench/report_test.cpp
   bench/probe_test.cpp)

@@ -72,12 +72,12 @@ TEST_CASE("device lock: a program that the holder executes does not keep it", "[
   REQUIRE(lock);
   const pid_t child = fork();
   if (child == 0) {
-    execl("/bin/sleep", "sleep", "30", nullptr);
+    execl("/bin/sleep", "sleep", "1000", nullptr);
     _exit(127);
   }
   // The child has the descriptor until the exec.
   lock.reset();
-  CHECK(DeviceLock::lock(folder.path(), "cpu", milliseconds(5000)));
+  CHECK(DeviceLock::lock(folder.path(), "cpu", milliseconds(60000)));
   kill(child, SIGKILL);
   wait_child(child);
 }

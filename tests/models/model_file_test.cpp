@@ -241,13 +241,14 @@ TEST_CASE("model files: code of the file's own is a warning, but where the type 
 TEST_CASE("model files: a name's form says what a field is only where its value agrees", "[models]") {
   const Json plain = {{"boi_token_index", 5},     {"image_token", "<image>"},   {"stop_tokens", {"</s>"}},
                       {"mask_token", nullptr},    {"add_bos_token", true},      {"_name_or_path", "a/b"},
-                      {"_commit_hash", "c0ffee"}, {"_from_model_config", true}, {"eos_token_ids", {1, 2}}};
+                      {"_commit_hash", "c0ffee"}, {"_from_model_config", true}, {"eos_token_ids", {1, 2}},
+                      {"use_scaled_init", true}};
   const ModelFile file = parse(small("llama", plain));
   CHECK(file.notes.warnings.empty());
   for (const auto& [name, value] : plain.items()) CHECK(is_ignored(file, name));
   for (const char* name : {"num_meta_tokens", "num_memory_tokens", "_attn_logit_softcapping"})
     check_refused(small("llama", {{name, 128}}), ErrorCode::unsupported, fmt::format("field {} is 128", name));
-  for (const char* name : {"num_swirl_tokens", "swirl_token", "_hidden_size", "_rms_norm_eps"}) {
+  for (const char* name : {"num_swirl_tokens", "swirl_token", "_hidden_size", "_rms_norm_eps", "lambda_init"}) {
     const ModelFile other = parse(small("llama", {{name, 128}}));
     REQUIRE(other.notes.warnings.size() == 1);
     CHECK_THAT(other.notes.warnings.front(), Contains(fmt::format("field {} is not known", name)));
@@ -311,8 +312,29 @@ TEST_CASE("model files: what changes the mathematics is refused by name", "[mode
   check_refused(small("phi3", {{"attention_bias", true}}), ErrorCode::unsupported, "attention_bias");
   check_refused(small("qwen2", {{"attention_bias", false}}), ErrorCode::invalid_argument, "attention_bias");
   check_refused(small("starcoder2", {{"norm_type", "rms_norm"}}), ErrorCode::unsupported, "norm_type");
-  for (const Json& none : {Json(nullptr), Json(0), Json(1)})
-    CHECK(parse(small("llama", {{"num_experts", none}, {"num_experts_per_tok", 2}})).model.layers == 8);
+}
+
+TEST_CASE("model files: experts are refused under any name, none and one are allowed", "[models]") {
+  const char* const counts[] = {"num_experts",       "num_local_experts",  "n_routed_experts", "moe_num_experts",
+                                "num_moe_experts",   "num_routed_experts", "n_experts",        "expert_count",
+                                "num_total_experts", "n_local_experts",    "num_expert",       "nb_experts"};
+  for (const char* name : counts) {
+    INFO(name);
+    check_refused(small("llama", {{name, 8}}), ErrorCode::unsupported,
+                  fmt::format("field {} is 8, asks for a mixture of experts", name));
+    for (const Json& none : {Json(nullptr), Json(0), Json(1), Json(false)})
+      CHECK(parse(small("llama", {{name, none}, {"num_experts_per_tok", 2}, {"moe_layer_interval", 2}}))
+                .notes.warnings.empty());
+  }
+  for (const char* name : {"num_experts_per_tok", "moe_top_k", "moe_layer_interval", "num_shared_experts",
+                           "expert_intermediate_size", "decoder_sparse_step"}) {
+    check_refused(small("llama", {{name, 2}}), ErrorCode::unsupported, fmt::format("field {} is 2", name));
+    CHECK(parse(small("llama", {{name, 0}})).notes.warnings.empty());
+  }
+  for (const char* name : {"is_moe", "use_moe"}) {
+    check_refused(small("llama", {{name, true}}), ErrorCode::unsupported, fmt::format("field {} is true", name));
+    CHECK(parse(small("llama", {{name, false}})).notes.warnings.empty());
+  }
 }
 
 TEST_CASE("model files: quantised weights are refused with the method", "[models]") {
@@ -323,14 +345,32 @@ TEST_CASE("model files: quantised weights are refused with the method", "[models
                 "compression_config");
   check_refused(small("llama", {{"quantization", {{"bits", 4}}}}), ErrorCode::unsupported, "quantised");
   check_refused(small("llama", {{"torch_dtype", "float8_e4m3fn"}}), ErrorCode::unsupported, "quantised");
-  for (const Json& field :
-       {Json{{"load_in_4bit", true}}, Json{{"bits", 4}}, Json{{"weight_bits", 1}}, Json{{"input_bits", 8}}})
-    check_refused(small("llama", field), ErrorCode::unsupported, "quantised");
+  const Json fields{{"load_in_4bit", true},
+                    {"bits", 4},
+                    {"weight_bits", 1},
+                    {"input_bits", 8},
+                    {"w_bit", 4},
+                    {"wbits", 4},
+                    {"num_bits", 8},
+                    {"quantization_bit", 4},
+                    {"is_quantized", true},
+                    {"quantized", true},
+                    {"quant_type", "q4"},
+                    {"quantization_method", "awq"},
+                    {"use_fp8", true},
+                    {"load_in_3bit", true},
+                    {"awq_config", {{"group_size", 128}}}};
+  for (const auto& [name, value] : fields.items()) {
+    check_refused(small("llama", {{name, value}}), ErrorCode::unsupported,
+                  fmt::format("model.json: field {} is ", name));
+    for (const Json& none : {Json(nullptr), Json(0), Json(false), Json("none")})
+      CHECK(parse(small("llama", {{name, none}})).notes.warnings.empty());
+  }
   for (const char* name : {"BitnetForCausalLM", "BitNetForCausalLM"})
     check_refused(small("llama", {{"architectures", {name}}}), ErrorCode::unsupported, "the weights are quantised to");
   CHECK(parse(small("llama", {{"quantization_config", nullptr}, {"load_in_8bit", false}, {"bits", nullptr}}))
             .model.layers == 8);
-  CHECK(parse(small("llama", {{"bits", 16}})).notes.warnings.empty());
+  CHECK(parse(small("llama", {{"bits", 16}, {"quantization_bit", 32}})).notes.warnings.empty());
 }
 
 TEST_CASE("model files: types that are not read are refused with what they need", "[models]") {

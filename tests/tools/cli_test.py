@@ -145,6 +145,27 @@ def run_to_end(arguments, cwd):
 class Cli(unittest.TestCase):
     program, fake_driver, env, work = "", "", {}, ""
 
+    @staticmethod
+    def wait_until_it_works(process, pid):
+        """It, or one that it has started, has begun when it has worked for a second, however busy the machine is."""
+        tick = os.sysconf("SC_CLK_TCK")
+        while process.poll() is None:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                if int(file.read().rpartition(")")[2].split()[11]) > tick:
+                    break
+            time.sleep(0.05)
+
+    @staticmethod
+    def working_children(process):
+        """The processes that one has started, when the first has begun."""
+        found = []
+        while not found and process.poll() is None:
+            with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
+                found = file.read().split()
+            time.sleep(0.02)
+        Cli.wait_until_it_works(process, found[0])
+        return found
+
     @classmethod
     def prepare(cls):
         """Prewarms once for all test classes."""
@@ -1414,18 +1435,10 @@ class Ranks(Cli):
         """Exit code and last line of `replay` on processes when a rank gets a signal in the middle."""
         start = [Cli.program, *self.replay_on_processes()[0], "200s", *more]
         first = subprocess.Popen(start, cwd=self.work, env=Cli.env, stderr=subprocess.PIPE, text=True)
-        children = f"/proc/{first.pid}/task/{first.pid}/children"
-        others = ""
-        for _ in range(600):
-            with open(children, encoding="utf-8") as file:
-                others = file.read().split()
-            if others:
-                break
-            time.sleep(0.1)
-        time.sleep(2)
+        others = self.working_children(first)
         os.kill(int(others[0]), number)
         try:
-            _, said = first.communicate(timeout=120)
+            _, said = first.communicate(timeout=240)
         finally:
             first.kill()
         return first.returncode, said.rstrip("\n").split("\n")[-1]
@@ -2148,7 +2161,8 @@ class Interrupt(Cli):
         self.assertGreater(check.json()["rows"], 0)
 
     def test_ctrl_c_during_cache_build_tells_what_remains(self):
-        self.write("slow_ptxas", "#!/bin/sh\ngrep -q 'entry smallest' \"$3\" || { touch began; sleep 2; }\n"
+        self.write("slow_ptxas", "#!/bin/sh\ngrep -q 'entry smallest' \"$3\" || touch began\n"
+                                 "while [ -e began ] && [ ! -e interrupted ]; do sleep 0.02; done\n"
                                  "cp slow.cubin \"$5\"\n")
         os.chmod(self.path("slow_ptxas"), 0o755)
         self.write_cubin("slow.cubin")
@@ -2163,6 +2177,7 @@ class Interrupt(Cli):
         while not os.path.exists(self.path("began")) and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
+        self.write("interrupted", "")
         out, err = process.communicate(timeout=240)
         self.assertEqual(process.returncode, 130, out + err)
         found = json.loads(out.rstrip("\n").split("\n")[-1])
@@ -2176,12 +2191,7 @@ class Interrupt(Cli):
         """Checks that Ctrl-C ends the program long before its work is done. The program has nothing to keep."""
         process = subprocess.Popen([self.program, *arguments], cwd=self.work, env=self.env, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        tick = os.sysconf("SC_CLK_TCK")
-        while process.poll() is None:  # a second of CPU time shows that the work has begun
-            with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
-                if int(file.read().rpartition(")")[2].split()[11]) > tick:
-                    break
-            time.sleep(0.05)
+        self.wait_until_it_works(process, process.pid)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=240), -signal.SIGINT)
 
@@ -2200,12 +2210,7 @@ class Interrupt(Cli):
         process = subprocess.Popen([self.program, "timeline", "fused_allgather_and_linear", "--set", "n=2048", "--set",
                                     "k=2048", "--length", "20000", "--calls", "1000", "--fabric", "processes"],
                                    cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        children = f"/proc/{process.pid}/task/{process.pid}/children"
-        others = ""
-        while not others and process.poll() is None:
-            with open(children, encoding="utf-8") as file:
-                others = file.read().split()
-        time.sleep(1)  # past its start
+        others = self.working_children(process)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=240), -signal.SIGTERM)
         for _ in range(3000):

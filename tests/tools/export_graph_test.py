@@ -234,6 +234,23 @@ class ExportGraph(unittest.TestCase):
                             self.assertEqual(len(node["inputs"]), 1, node)
                     self.planned(graph)
 
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_a_result_that_cannot_be_looked_into_is_refused_by_its_type(self):
+        for form, name in ("slots", "Slots"), ("function", "Function"), ("closure", "function"), ("iterator", "list_iterator"):
+            for more in [], ["--arg", "is_alone=True"], ["--tracer", "fx"]:
+                self.assert_refused(
+                    ["model:wrapped", "--arg", f"form={form}", "--input", "x=4x8", *more],
+                    f"model:wrapped: a result has a {name}, in which tensors cannot be looked for; return tensors, ",
+                )
+        self.assert_refused(
+            ["model:wrapped", "--arg", "form=nothing", "--arg", "is_alone=True", "--input", "x=4x8"],
+            "model:wrapped: the model gives dict, in which no tensor is found; return tensors, ",
+        )
+        for form in "member", "marked", "queue", "values":
+            graph, parameters = self.exported("model:wrapped", "--arg", f"form={form}", "--input", "x=4x8")
+            self.assertEqual(parameters, 144)
+            self.assertEqual([node["inputs"] for node in graph["nodes"]][-1], ["linear_1", "linear"])
+
     def parameters_of(self, model):
         def run():
             sys.path.insert(0, self.folder)

@@ -1,8 +1,7 @@
 # tests/tools/field_models.py -- models of the field in their full sizes, for tools/python/export_graph.py.
 # SPDX-License-Identifier: Apache-2.0
 #
-# The models need PyTorch, and torchvision, timm or transformers beside it. Sizes come from configurations, without
-# weights.
+# They need PyTorch, and torchvision, timm and transformers beside it. No weights: sizes come from configurations.
 import torch
 from torch import nn
 
@@ -92,6 +91,8 @@ def unet():
 MODELS = {
     "ViT-B/16": ("torchvision.models:vit_b_16", ["x=32x3x224x224"], []),
     "Swin-T": ("torchvision.models:swin_t", ["x=32x3x224x224"], []),
+    "ViT-S/16": ("timm.models.vision_transformer:vit_small_patch16_224", ["x=32x3x224x224"], []),
+    "ConvNeXt-T": ("timm.models.convnext:convnext_tiny", ["x=32x3x224x224"], []),
     "BERT": ("field_models:bert", ["input_ids=32x512:int64"], []),
     "GPT-2": ("field_models:gpt2", ["input_ids=16x1024:int64"], []),
     "T5": ("field_models:t5", ["input_ids=16x512:int64", "decoder_input_ids=16x128:int64"], []),

@@ -3,7 +3,7 @@
 # ROOT PROGRAM [NAME...]. It prints the table of docs/planner.md.
 # SPDX-License-Identifier: Apache-2.0
 #
-# The test needs a Python with torch, torchvision and transformers: this one, or the one in SEQTILE_TORCH_PYTHON.
+# It needs a Python with torch, torchvision, timm and transformers: this one, or the one that SEQTILE_TORCH_PYTHON names.
 import gzip
 import importlib
 import importlib.util
@@ -94,7 +94,7 @@ def run(root, program, name, case):
 def main():
     root, program = (os.path.abspath(path) for path in sys.argv[1:3])
     python = os.environ.get("SEQTILE_TORCH_PYTHON")
-    missing = [name for name in ("torch", "torchvision", "transformers") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("torch", "torchvision", "timm", "transformers") if importlib.util.find_spec(name) is None]
     if missing and python and not os.environ.get("SEQTILE_FIELD_AGAIN"):
         os.execve(python, [python, *sys.argv], {**os.environ, "SEQTILE_FIELD_AGAIN": "1"})
     if missing:

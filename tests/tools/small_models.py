@@ -1,5 +1,6 @@
 # tests/tools/small_models.py -- models of a few parameters for export_graph_test.py, which imports them as `model`.
 # SPDX-License-Identifier: Apache-2.0
+import collections
 import dataclasses
 
 import torch
@@ -94,6 +95,59 @@ class Structured(nn.Module):
 
 def structured():
     return Structured()
+
+
+class Slots:
+    __slots__ = ("y",)
+
+    def __init__(self, y):
+        self.y = y
+
+
+class Member:
+    def __init__(self, y):
+        self.y = y
+
+
+class Function(Member):
+    def __call__(self):
+        return self.y
+
+
+class Marked(list):
+    def __init__(self, y):
+        super().__init__([1])
+        self.y = y
+
+
+FORMS = {
+    "slots": Slots,
+    "function": Function,
+    "closure": lambda y: lambda: y,
+    "iterator": lambda y: iter([y]),
+    "member": Member,
+    "marked": Marked,
+    "queue": lambda y: collections.deque([y]),
+    "values": lambda y: {"y": y}.values(),
+    "nothing": lambda y: {"dtype": torch.float32},
+}
+
+
+class Wrapped(nn.Module):
+    """One of two results in a form of its own, or no other beside it."""
+
+    def __init__(self, form, is_alone):
+        super().__init__()
+        self.form, self.is_alone = FORMS[form], is_alone
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        rest = self.form(self.b(x))
+        return rest if self.is_alone else {"a": self.a(x), "rest": rest}
+
+
+def wrapped(form, is_alone=False):
+    return Wrapped(form, is_alone)
 
 
 class Optional(nn.Module):

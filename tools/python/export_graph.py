@@ -86,6 +86,10 @@ def main():
     by_place = model.check_arguments(options.factory, module, tensors, values)
     call = model.call_of(torch, module, list(tensors), values, by_place)
     traced = trace.trace(torch, options.factory, call, tensors, options.tracer)
+    try:
+        nodes = rows.Rows(torch, options.factory, traced, module).all_rows()
+    except refusal.Refused as error:
+        stop(f"{options.factory}: {error}")
     graph = {
         "meta": {
             "version": FORMAT_VERSION,
@@ -96,7 +100,7 @@ def main():
             "torch": torch.__version__,
             "tracer": traced.tracer,
         },
-        "nodes": rows.Rows(torch, options.factory, traced, module).all_rows(),
+        "nodes": nodes,
     }
     write(options.output, json.dumps(graph, separators=(",", ":")) + "\n")
 

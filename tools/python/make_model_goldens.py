@@ -84,6 +84,9 @@ CASES = {
     "granite": ("granite", {"embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22,
                             "logits_scaling": 6.0, "tie_word_embeddings": True}),
     "smollm3": ("smollm3", {"num_hidden_layers": 2, "no_rope_layer_interval": 2, "no_rope_layers": [1, 0]}),
+    "exaone": ("exaone", {"num_hidden_layers": None, "num_layers": 2, "hidden_act": None,
+                          "activation_function": "gelu_new", "rms_norm_eps": None, "layer_norm_epsilon": 1e-4,
+                          **scaled(**LLAMA3)}),
     "starcoder2": ("starcoder2", {"norm_epsilon": 1e-5, "hidden_act": "gelu_pytorch_tanh", "use_bias": True,
                                   "sliding_window": WINDOW, "rms_norm_eps": None}),
 }

@@ -21,6 +21,7 @@
 
 #include "jit/base/descriptor.h"
 #include "jit/base/error.h"
+#include "jit/base/machine_memory.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/core/fabric.h"
 #include "jit/fabric/core/meeting.h"
@@ -166,7 +167,7 @@ class ProcessFabric final : public Fabric {
  private:
   /// The file takes memory page by page as ranks write: too large a one would end them in the middle of a launch.
   void grow_file(size_t end) const {
-    const size_t most = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const auto most = static_cast<size_t>(machine_bytes());
     const size_t all = file_->held_bytes + (end - next_offset_);
     if (all > most)
       fail(ErrorCode::out_of_resources,

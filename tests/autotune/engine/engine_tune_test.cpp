@@ -25,7 +25,7 @@ bool call_at(const Handle& handle, int64_t length) {
 
 template <class Condition>
 bool becomes_true(Condition condition) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 12'000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -13,12 +13,14 @@
 #include <fmt/format.h>
 
 #include "jit/base/error.h"
+#include "jit/base/machine_memory.h"
 #include "jit/fabric/core/channel.h"
 #include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;
 using seqtile::testing::on_processes;
 using seqtile::testing::on_ranks;
+using seqtile::testing::Signal;
 using namespace std::chrono_literals;
 
 namespace {
@@ -79,10 +81,10 @@ TEST_CASE("fabric: worlds of no ranks or too many are refused", "[fabric]") {
 TEST_CASE("fabric: a process that never starts is named to the others in time", "[fabric]") {
   const auto errors = on_processes(4, [](int world, int rank) {
     if (rank == 1 || rank == 3) return;
-    join_process_fabric(world, rank, 1, 200ms);
+    join_process_fabric(world, rank, 1, 2s);
   });
   for (const size_t rank : {0, 2})
-    CHECK(errors[rank] == fmt::format("process fabric: rank {} waited 0.2 s for ranks 1, 3 to join; start all ranks, "
+    CHECK(errors[rank] == fmt::format("process fabric: rank {} waited 2 s for ranks 1, 3 to join; start all ranks, "
                                       "or give a longer timeout",
                                       rank));
 }
@@ -126,16 +128,18 @@ TEST_CASE("fabric: those that outlive a rank go on without it, as often as that 
 }
 
 TEST_CASE("fabric: who waits for a rank that has left is told", "[fabric]") {
-  const auto errors = on_processes(3, [](int world, int rank) {
+  const Signal is_told;
+  const auto errors = on_processes(3, [&](int world, int rank) {
     auto fabric = join_process_fabric(world, rank);
     if (rank != 1) {
       require_error("waits for rank 1, which has left", [&] { fabric->all_gather(""); });
+      is_told.give();
       const auto two = survivors_of(*fabric);
       require(joined(*two, std::to_string(rank)) == "02", "two go on");
       return;
     }
     fabric.reset();
-    usleep(500'000);
+    for (int peer = 0; peer < 2; ++peer) is_told.wait();
   });
   check_all(errors, "");
   for (const std::string& error : on_ranks("threads", 2, [](Fabric& fabric) {
@@ -147,12 +151,19 @@ TEST_CASE("fabric: who waits for a rank that has left is told", "[fabric]") {
 TEST_CASE("fabric: who waits longer than its patience for a rank names it", "[fabric]") {
   for (const char* kind : {"threads", "processes", "nodes"}) {
     INFO(kind);
-    const auto errors = on_ranks(kind, 2, [](Fabric& fabric) {
-      fabric.set_patience(fabric.rank() == 0 ? 200ms : 60'000ms);
-      fabric.all_gather("");
-      if (fabric.rank() == 1) usleep(600'000);
-      fabric.all_gather("");
-      fabric.all_gather("");
+    const Signal has_given_up;
+    const auto errors = on_ranks(kind, 2, [&](Fabric& fabric) {
+      fabric.set_patience(fabric.rank() == 0 ? 200ms : 600'000ms);
+      if (fabric.rank() == 1) {
+        has_given_up.wait();
+        fabric.all_gather("");  // rank 0 has come to this one
+      }
+      try {
+        fabric.all_gather("");
+      } catch (const Error&) {
+        if (fabric.rank() == 0) has_given_up.give();
+        throw;
+      }
     });
     CHECK_THAT(errors[0], Catch::Contains("rank 1") && Catch::Contains("see what keeps it, or wait longer"));
     CHECK_THAT(errors[1], Catch::Contains("has left"));
@@ -160,7 +171,7 @@ TEST_CASE("fabric: who waits longer than its patience for a rank names it", "[fa
 }
 
 TEST_CASE("fabric: memory of processes is there again when it has been given back", "[fabric]") {
-  const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto machine = static_cast<size_t>(machine_bytes());
   check_all(on_ranks("processes", 2,
                      [&](Fabric& fabric) {
                        for (int i = 0; i < 5; ++i) fabric.allocate(machine / 5);
@@ -191,10 +202,16 @@ TEST_CASE("fabric: what a rank has written stays when it lets the memory go befo
 }
 
 TEST_CASE("fabric: a rank that lives but does not come to the survivors is named", "[fabric]") {
-  const auto errors = on_ranks("processes", 3, [](Fabric& fabric) {
+  const Signal has_given_up;
+  const auto errors = on_ranks("processes", 3, [&](Fabric& fabric) {
     if (fabric.rank() == 0) _exit(9);
-    if (fabric.rank() == 1) survivors_of(fabric, 200ms);
-    else usleep(600'000);
+    if (fabric.rank() == 2) return has_given_up.wait();
+    try {
+      survivors_of(fabric, 200ms);
+    } catch (const Error&) {
+      has_given_up.give();
+      throw;
+    }
   });
   CHECK_THAT(errors[1], Catch::Contains("rank 1 waited 0.2 s for rank 2 to go on without those that have died"));
   for (const std::string& error : on_ranks("threads", 2, [](Fabric& fabric) { survivors_of(fabric); }))

@@ -46,9 +46,9 @@ int64_t load(uint64_t address) {
   return std::atomic_ref<int64_t>(*reinterpret_cast<int64_t*>(address)).load(std::memory_order_acquire);
 }
 
-/// True if the word at `address` becomes `value` within ten seconds.
+/// Within two minutes.
 bool comes(uint64_t address, int64_t value) {
-  const auto end = std::chrono::steady_clock::now() + 10s;
+  const auto end = std::chrono::steady_clock::now() + 2min;
   while (load(address) != value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   return load(address) == value;
 }
@@ -183,9 +183,9 @@ TEST_CASE("node fabric: who waits for a rank that has left, or whose node is gon
   NodeOptions options{.silence = 1s};
   options.is_cut_off = [&](int rank) { return rank == 2 && is_gone; };
   check_none(on_threads(make_node_ranks(3, options), [&](Fabric& fabric) {
-    fabric.all_gather("");
-    if (fabric.rank() == 2) is_gone = true;
     try {
+      fabric.all_gather("");
+      if (fabric.rank() == 2) is_gone = true;
       while (true) fabric.all_gather("");
     } catch (const Error& error) {  // a rank of the own node throws it if that rank has seen the loss first
       require(error.code() == ErrorCode::aborted, error.what());
@@ -194,11 +194,9 @@ TEST_CASE("node fabric: who waits for a rank that has left, or whose node is gon
 }
 
 TEST_CASE("node fabric: silent for less than the time that is given is not dead", "[fabric]") {
-  check_none(on_threads(make_node_ranks(2, {.silence = 800ms}), [](Fabric& fabric) {
-    for (int i = 0; i < 2; ++i) {
-      if (fabric.rank() == 1) std::this_thread::sleep_for(1000ms);  // the rank's thread still reports that it lives
-      fabric.all_gather("");
-    }
+  check_none(on_threads(make_node_ranks(2, {.silence = 2s}), [](Fabric& fabric) {
+    if (fabric.rank() == 1) std::this_thread::sleep_for(2500ms);  // its thread goes on saying that it lives
+    fabric.all_gather("");
   }));
 }
 

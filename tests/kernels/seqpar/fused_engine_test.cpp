@@ -138,7 +138,7 @@ int64_t run_layers(const Home& home, std::vector<std::unique_ptr<Fabric>> fabric
   on_every_rank([&](int rank) {
     Fabric& fabric = *fabrics[static_cast<size_t>(rank)];
     const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry, fabric);
-    Channel channel(fabric, {.capacity = kCapacity, .deadline = std::chrono::seconds(20)});
+    Channel channel(fabric, {.capacity = kCapacity});
     const FusedHandle up(*engine, gather_op(), channel);
     const FusedHandle down(*engine, reduce_op(), channel);
     auto up_weight = layer.up[static_cast<size_t>(rank)], down_weight = layer.down[static_cast<size_t>(rank)];
@@ -305,7 +305,9 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
     for (int64_t row = 0; row < kLength; ++row)
       for (int64_t column = 0; column < 2 * kHidden; ++column)
         check_element(kLength, row, column, both[static_cast<size_t>(2 * row * kHidden + column)],
-                      column >= kHidden ? static_cast<float>(rank + 1) : row < first_row(1, kLength) ? 1 : 2);
+                      column >= kHidden             ? static_cast<float>(rank + 1)
+                      : row < first_row(1, kLength) ? 1
+                                                    : 2);
     fabrics[static_cast<size_t>(rank)]->all_gather("");
   });
 }

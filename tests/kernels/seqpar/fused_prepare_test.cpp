@@ -70,7 +70,7 @@ TEST_CASE("fused prepare: a channel that grows has room for longer calls of what
   for (const char* kind : kKinds)
     check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
       const auto engine = home.engine(fabric);
-      Channel channel(fabric, {.capacity = 10, .deadline = std::chrono::seconds(20)});
+      Channel channel(fabric, {.capacity = 10});
       const FusedHandle up(*engine, up_op(fabric), channel);
       const int64_t staging = channel.options().staging_bytes, length = 500;
       channel.reserve({.capacity = length});

@@ -54,7 +54,7 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
                                    registry, fabric);
   const FusedAllgatherAndLinear up{.n = kWide, .k = kHidden};
   const FusedLinearAndReducescatter down{.n = kHidden, .k = kWide};
-  Channel channel(fabric, {.capacity = kCapacity, .deadline = std::chrono::seconds(20)});
+  Channel channel(fabric, {.capacity = kCapacity});
   const FusedHandle up_layer(*engine, up, channel);
   const FusedHandle down_layer(*engine, down, channel);
   const Operands o(fabric.device().memory());

@@ -59,7 +59,7 @@ class Backward {
         first_(first_of(rank_, kWide, ranks_)),
         width_(share_of(rank_, ranks_)),
         engine(home.engine(fabric)),
-        channel(fabric, {.capacity = kCapacity, .deadline = std::chrono::seconds(20)}),
+        channel(fabric, {.capacity = kCapacity}),
         trailing(*engine, trailing_op(rank_, ranks_), channel),
         leading(*engine, leading_op(rank_, ranks_), channel) {}
 

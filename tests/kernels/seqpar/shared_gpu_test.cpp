@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <thread>
+#include <latch>
 
 #include "jit/base/error.h"
 #include "jit/compiler.h"
@@ -49,18 +49,17 @@ TEST_CASE("shared gpu: another length on one rank is a record on all and NaN, ne
 TEST_CASE("shared gpu: a rank that is too late ends its peers with a record and NaN", "[seqpar][sim]") {
   Problem problem(small_case(Case::reduce, 2, {40, 33, 64}));
   RankOptions options{.device = "virtual:sm_80", .patience = 500ms};
-  options.before_launch = [](int rank, int epoch) {
-    if (rank == 1 && epoch == 1) std::this_thread::sleep_for(2s);
+  std::latch has_given_up(1);
+  options.before_launch = [&](int rank, int epoch) {
+    if (rank == 0 && epoch == 1) has_given_up.count_down();
+    if (rank == 1 && epoch == 0) has_given_up.wait();
   };
-  const auto start = std::chrono::steady_clock::now();
   const RankOutcome outcome = run(problem, options);
-  CHECK(std::chrono::steady_clock::now() - start < 20s);
   REQUIRE(outcome.records[0]);
   CHECK(outcome.records[0]->kind == channel::timed_out);
   REQUIRE(outcome.records[1]);
   CHECK(outcome.records[1]->kind == channel::aborted);
-  CHECK(problem.first_wrong_epoch() == 1);
-  for (const size_t other : {0, 1}) CHECK(problem.is_nan_from(1, other));
+  for (const size_t other : {0, 1}) CHECK(problem.is_nan_from(0, other));
 }
 
 TEST_CASE("shared gpu: nothing is reported under random schedules", "[seqpar][sim][sweep]") {

@@ -39,7 +39,7 @@ GraphRank::GraphRank(const std::string& folder, const autotune::Registry& regist
       device_(fabric.device()),
       capacity_(capacity),
       engine_(Engine::open(engine_options(folder), registry, fabric)),
-      channel_(fabric, {.capacity = capacity, .deadline = std::chrono::seconds(20)}),
+      channel_(fabric, {.capacity = capacity}),
       handle_(*engine_, {workload}, channel_),
       length_(device_.memory(), sizeof(int64_t)),
       stream_(device_.streams()),

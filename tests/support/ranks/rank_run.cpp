@@ -86,7 +86,21 @@ class Rank {
  public:
   Rank(Fabric& fabric, const RankOptions& options) : fabric_(fabric), options_(options) {}
 
+  /// What is thrown becomes `error`.
   void run(const std::vector<KernelBinary>& binaries, const std::vector<RankCall>& calls) {
+    try {
+      run_calls(binaries, calls);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+
+  uint64_t epoch = 0;
+  std::optional<AbortRecord> record;
+  std::exception_ptr error;
+
+ private:
+  void run_calls(const std::vector<KernelBinary>& binaries, const std::vector<RankCall>& calls) {
     Device& device = fabric_.device();
     Channel channel(fabric_, options_.channel);
     poison_staging(channel);
@@ -124,11 +138,6 @@ class Rank {
     fabric_.all_gather("");  // peers may still store flags in this rank's memory
   }
 
-  uint64_t epoch = 0;
-  std::optional<AbortRecord> record;
-  std::exception_ptr error;
-
- private:
   void pause(const Device& device) {
     if (!options_.seed || device.target().is_gpu()) return;
     const bool is_slow = fabric_.rank() == options_.slow_rank;
@@ -217,6 +226,7 @@ void run_forked(int world, int rank, const RankOptions& options, const std::vect
     result.epoch = running.epoch;
     result.has_record = running.record.has_value();
     if (running.record) result.record = *running.record;
+    if (running.error) std::rethrow_exception(running.error);
   } catch (const std::exception& error) {
     std::snprintf(result.error, sizeof(result.error), "%s", error.what());
   }
@@ -325,14 +335,7 @@ RankOutcome run_binaries(std::vector<KernelBinary> binaries, const RankOptions& 
   std::vector<Rank> ranks;
   for (const auto& fabric : fabrics) ranks.emplace_back(*fabric, options);
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < ranks.size(); ++i)
-    threads.emplace_back([&, i] {
-      try {
-        ranks[i].run(binaries, calls[i]);
-      } catch (...) {
-        ranks[i].error = std::current_exception();
-      }
-    });
+  for (size_t i = 0; i < ranks.size(); ++i) threads.emplace_back([&, i] { ranks[i].run(binaries, calls[i]); });
   for (std::thread& thread : threads) thread.join();
   RankOutcome outcome;
   for (const Rank& rank : ranks) {

@@ -40,14 +40,15 @@ struct RankCall {
 struct RankOptions {
   std::string device = "threads";  ///< "threads", "processes", "nodes", "sim:sm_80", "virtual:sm_80", ...
   int world_size = 2;
-  int threads = 1;                                               ///< threads of each rank, for the device "threads"
-  ChannelOptions channel{.deadline = std::chrono::seconds(20)};  ///< rows, staging and flags are set for the kernel
-  uint32_t seed = 0;   ///< seed of the schedule of simulated GPUs; threads: seed of random pauses, 0: none
-  int slow_rank = -1;  ///< a rank that pauses longer than the others
-  std::chrono::nanoseconds patience = std::chrono::seconds(10);  ///< as in make_virtual_fabric()
-  std::function<std::string(std::string)> edit_ptx = nullptr;    ///< simulated GPUs: replaces the kernel's PTX
-  std::function<void(Channel&)> with_channel = nullptr;  ///< called on each rank's thread, before the first launch
-  std::function<void(int rank, int epoch)> before_launch = nullptr;  ///< called on the rank's own thread or process
+  int threads = 1;         ///< of each rank: device "threads"
+  ChannelOptions channel;  ///< rows, staging and flags are the kernel's
+  uint32_t seed = 0;       ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
+  int slow_rank = -1;      ///< this rank pauses more than others
+  std::chrono::nanoseconds patience = std::chrono::minutes(5);  ///< as of make_virtual_fabric()
+  std::function<std::string(std::string)> edit_ptx =
+      nullptr;                                           ///< simulated GPUs: what runs instead of the kernel's text
+  std::function<void(Channel&)> with_channel = nullptr;  ///< on each rank's thread, before the first launch
+  std::function<void(int rank, int epoch)> before_launch = nullptr;  ///< on the rank's own thread or process
 };
 
 struct RankOutcome {

@@ -17,7 +17,7 @@
 namespace seqtile::testing {
 namespace {
 
-constexpr unsigned kMostSeconds = 60;
+constexpr unsigned kMostSeconds = 600;
 
 std::string error_of(const std::function<void()>& work) {
   try {

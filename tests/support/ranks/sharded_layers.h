@@ -5,7 +5,6 @@
 // function of its place, so that each rank knows the expected results.
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -71,10 +70,7 @@ inline FusedLinearAndReducescatter down_op(Fabric& fabric) { return {.n = kHidde
 
 inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) {
   const kernels::seqpar::Ranks ranks = kernels::seqpar::ranks_of(fabric);
-  ChannelOptions options =
-      kernels::seqpar::channel_options({up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
-  options.deadline = std::chrono::seconds(20);
-  return options;
+  return kernels::seqpar::channel_options({up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
 }
 
 /// The files of engines.
@@ -201,7 +197,13 @@ inline void require(bool holds, const std::string& what) {
   if (!holds) throw Error(ErrorCode::wrong_result, what);
 }
 
-/// Usable in a forked rank, where Catch2's checks are lost.
+/// This rank or a peer has seen a death; no wait has lasted until the channel's deadline.
+inline void require_death(const std::optional<AbortRecord>& record) {
+  require(record.has_value(), "a record says why");
+  require(record->kind == channel::peer_died || record->kind == channel::aborted, record->text());
+}
+
+/// Usable in a forked rank, whose checks nobody sees.
 inline void require_error(const std::string& part, const std::function<void()>& work) {
   std::string error = "nothing was thrown";
   try {

@@ -2,13 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import dataclasses
+import enum
 import importlib
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MappingView, Sequence, Set
 
-from .refusal import missing_package, place_of, quiet, reason, stop
+from .refusal import Refused, missing_package, place_of, quiet, reason, stop
+
+# Parts of a result that hold no tensors.
+PLAIN = (type(None), str, bytes, bytearray, int, float, complex, type, range, slice, enum.Enum, type(...))
+WANTED = "return tensors, tuples, lists, dictionaries or dataclasses of them"
 
 
 def load_factory(factory):
@@ -101,32 +106,55 @@ def is_leaf(torch, value):
     return isinstance(value, (torch.Tensor, torch.fx.Proxy))
 
 
+def holds_none(torch, value):
+    if isinstance(value, (*PLAIN, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return True
+    package = type(value).__module__.partition(".")[0]  # a dtype, a device, an array
+    return package in ("torch", "numpy") and not isinstance(value, tuple) and not hasattr(value, "__dict__")
+
+
 def tensors_of(torch, value):
-    """The tensors in a result of any depth, in order: in tuples, lists, dictionaries, dataclasses and other objects."""
+    """The tensors of a result, each once: tuples, lists, dictionaries, dataclasses and objects of any depth, in their
+    order. Errors: Refused where a part may hold tensors that cannot be found."""
     found, seen = [], set()
 
     def visit(part):
-        if is_leaf(torch, part):
-            found.append(part)
-            return
-        if part is None or isinstance(part, (str, bytes, int, float, complex, bool, type)) or id(part) in seen:
+        if id(part) in seen:
             return
         seen.add(id(part))
-        for member in members_of(part):
-            visit(member)
+        if is_leaf(torch, part):
+            found.append(part)
+        elif not holds_none(torch, part):
+            for member in members_of(part):
+                visit(member)
 
     visit(value)
     return found
 
 
+def has_slots(kind):
+    names = [base.__dict__.get("__slots__", ()) for base in kind.__mro__]
+    return any({*([name] if isinstance(name, str) else name)} - {"__dict__", "__weakref__"} for name in names)
+
+
 def members_of(value):
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return list(value)
+    """What an object of Python holds, attributes that a container has besides among it."""
+    attributes = list(getattr(value, "__dict__", {}).values())
     if dataclasses.is_dataclass(value):
-        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    return list(getattr(value, "__dict__", {}).values()) if not callable(value) else []
+        return [getattr(value, field.name, None) for field in dataclasses.fields(value)] + attributes
+    if isinstance(value, Iterator) or has_slots(type(value)):
+        refuse(value)
+    if isinstance(value, Mapping):
+        return [*value.values(), *attributes]
+    if isinstance(value, (Sequence, Set, MappingView)):
+        return [*value, *attributes]
+    if callable(value) or not hasattr(value, "__dict__"):
+        refuse(value)
+    return attributes
+
+
+def refuse(value):
+    raise Refused(f"a result has a {type(value).__name__}, in which tensors cannot be looked for; {WANTED}")
 
 
 def check_arguments(factory, model, inputs, values):
@@ -179,7 +207,10 @@ def call_of(torch, model, inputs, values, by_place):
                 *[arguments[name] for name in by_place],
                 **{name: value for name, value in arguments.items() if name not in by_place},
             )
-            return tuple(tensors_of(torch, result))
+            found = tuple(tensors_of(torch, result))
+            if not found:
+                raise Refused(f"the model gives {type(result).__name__}, in which no tensor is found; {WANTED}")
+            return found
 
     scope = {}
     pairs = ", ".join(f"{name!r}: {name}" for name in inputs)

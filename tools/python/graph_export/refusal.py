@@ -15,6 +15,10 @@ SIZE_ERRORS = {"DynamicOutputShapeException"}
 VALUE_TEXTS = ("data-dependent", "cannot be called on meta tensors", "control flow", "_local_scalar_dense")
 
 
+class Refused(Exception):
+    """Why a model cannot be a graph, in words that need no others."""
+
+
 def one_line(text):
     """Replaces control characters, which a terminal would obey."""
     return "".join(character if character.isprintable() else " " for character in text)
@@ -92,6 +96,8 @@ def place_of_text(trace):
 def cause(error, tracer):
     """The reason why a trace failed, its place, and the next step."""
     name, where = type(error).__name__, place_of(error)
+    if isinstance(error, Refused):
+        return str(error)
     if isinstance(error, ImportError):
         return missing_package(error) + where
     if name in SIZE_ERRORS:

@@ -6,7 +6,7 @@
 import collections
 import operator
 
-from .model import tensors_of
+from .model import WANTED, tensors_of
 from .refusal import note, place_of_text, stop
 from .trace import PREFIX
 
@@ -226,7 +226,7 @@ class Rows:
         if node.op == "call_module" and self.module_parameters(node):
             stop(
                 f"{self.factory}: module {path_of(node)} gives {type(self.traced.values.get(node)).__name__}, in "
-                "which no tensor is found; return tensors, tuples, dictionaries or dataclasses of them"
+                f"which no tensor is found; {WANTED}"
             )
 
     def describe_module(self, node, row):
@@ -248,6 +248,8 @@ class Rows:
         if self.traced.tracer == "torch.export":
             self.hold_unread()
         inputs = list(dict.fromkeys(row for row in map(self.row_of, self.outputs()) if row))
+        if not inputs:
+            stop(f"{self.factory}: no result of the model is a tensor with elements; {WANTED}")
         self.rows.append(
             {
                 "name": self.new_name("output"),
