@@ -104,6 +104,7 @@ class Handle {
   /// Errors: invalid_argument on a length < 1 or above EngineOptions::max_length.
   Explanation explain(int64_t length) const;
   const autotune::Workload& workload() const;
+  const autotune::OpDef& operation() const;
   const autotune::Schema& schema() const;
   /// The ranges of lengths 1..top: runs of adjacent buckets with one configuration, where top is the longest recorded
   /// length. Buckets without a plan (strict, tune) end a range and are left out.

@@ -175,6 +175,8 @@ struct OpDef {
   std::function<std::vector<int64_t>(const Workload&, int64_t length)> symbols;
   /// The call of `rank` at `length`, for timing all ranks together; absent: the operation does not communicate.
   std::function<RankCall(const Workload&, int rank, int64_t length)> on_rank;
+  /// Static fields by which ranks may differ: their shares of weights. Requires: names of static storage.
+  std::span<const std::string_view> shares = {};
   /// Fills input `arg` of a problem and returns true. If it is absent or returns false, the input gets normal random
   /// values, and a weight gets such values divided by sqrt(fan-in).
   std::function<bool(const Problem&, size_t arg, uint64_t seed)> fill;

@@ -16,7 +16,8 @@ namespace seqtile::bench {
 FusedContestant::FusedContestant(const Environment& environment, Fabric& fabric, const autotune::Workload& workload,
                                  int64_t capacity)
     : handle_(environment.prepare(workload)) {
-  waiting_ = std::make_unique<Channel>(fabric, kernels::seqpar::channel_options({workload}, capacity));
+  waiting_ =
+      std::make_unique<Channel>(fabric, kernels::seqpar::channel_options(environment.registry(), {workload}, capacity));
   ChannelOptions preset = waiting_->options();
   preset.awaits_peers = false;
   preset_ = std::make_unique<Channel>(fabric, preset);

@@ -59,7 +59,7 @@ set(seqtile_public_headers
   kernels/act/act_and_mul.h kernels/act/act_and_mul_backward.h kernels/rows/softmax.h kernels/op/tensor_values.h kernels/op/tolerance.h
   kernels/op/op_config.h kernels/op/tile_kernel.h kernels/op/typed_op.h kernels/op/workload_reader.h
   kernels/seqpar/operations/alltoall_linear.h kernels/seqpar/operations/collectives.h
-  kernels/seqpar/operations/context_attention.h kernels/seqpar/operations/context_attention_backward.h kernels/seqpar/exchange/exchange.h kernels/seqpar/exchange/ranks.h
+  kernels/seqpar/operations/context_attention.h kernels/seqpar/operations/context_attention_backward.h kernels/seqpar/exchange/heads.h kernels/seqpar/exchange/rank_tensors.h kernels/seqpar/exchange/ranks.h
   kernels/seqpar/fused_handle.h
   kernels/seqpar/operations/fused_linear.h kernels/seqpar/operations/linear_alltoall.h kernels/seqpar/operations/matmul_backward.h
   kernels/seqpar/operations/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/exchange/row_layout.h

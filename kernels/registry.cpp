@@ -15,7 +15,14 @@
 #include "kernels/rows/embedding.h"
 #include "kernels/rows/rope.h"
 #include "kernels/rows/softmax.h"
-#include "kernels/seqpar/rank_ops.h"
+#include "kernels/seqpar/operations/alltoall_linear.h"
+#include "kernels/seqpar/operations/collectives.h"
+#include "kernels/seqpar/operations/context_attention.h"
+#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "kernels/seqpar/operations/fused_linear.h"
+#include "kernels/seqpar/operations/linear_alltoall.h"
+#include "kernels/seqpar/operations/matmul_backward.h"
+#include "kernels/seqpar/operations/norm_backward.h"
 
 namespace seqtile::kernels {
 
@@ -34,7 +41,21 @@ autotune::Registry make_registry() {
   registry.add(act_and_mul_backward());
   registry.add(softmax());
   registry.add(embedding());
-  for (const seqpar::RankOp& op : seqpar::rank_ops()) registry.add(op.define());
+  registry.add(seqpar::fused_allgather_and_linear());
+  registry.add(seqpar::fused_linear_and_reducescatter());
+  registry.add(seqpar::linear_and_allreduce());
+  registry.add(seqpar::fused_linear_and_alltoall());
+  registry.add(seqpar::fused_alltoall_and_linear());
+  registry.add(seqpar::context_attention_forward());
+  registry.add(seqpar::context_attention_backward());
+  registry.add(seqpar::sequence_parallel_trailing_matmul_backward());
+  registry.add(seqpar::sequence_parallel_leading_matmul_backward());
+  registry.add(seqpar::sequence_parallel_rms_norm_backward());
+  registry.add(seqpar::all_gather());
+  registry.add(seqpar::reduce_scatter());
+  registry.add(seqpar::all_reduce());
+  registry.add(seqpar::all_to_all());
+  registry.add(seqpar::broadcast());
   return registry;
 }
 

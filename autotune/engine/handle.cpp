@@ -68,6 +68,7 @@ std::shared_ptr<const void> Handle::capture(std::span<const Tensor> tensors, int
 bool Handle::lookup(int64_t length) const { return required(state_).lookup(length); }
 Explanation Handle::explain(int64_t length) const { return required(state_).explain(length); }
 const autotune::Workload& Handle::workload() const { return required(state_).workload; }
+const autotune::OpDef& Handle::operation() const { return required(state_).operation(); }
 const autotune::Schema& Handle::schema() const { return required(state_).schema; }
 std::vector<std::pair<Bucket, autotune::Config>> Handle::ranges() const { return required(state_).ranges(); }
 Handle::Choices Handle::choices() const { return required(state_).choices(); }

@@ -46,6 +46,8 @@ struct Handle::State {
   /// Tunes the buckets that calls have missed since the previous call of this function (policy background).
   void tune_wanted(const std::atomic<bool>& interrupt);
 
+  const autotune::OpDef& operation() const { return op_; }
+
   const autotune::Workload workload;
   const autotune::Schema schema;
 

@@ -49,8 +49,8 @@ class CollectiveRacer : public Racer {
     x_.fill(static_cast<uint64_t>(rank_) + 1, 1);
     if (is_root())
       for (const Operand* y : {&fused_y_, &plain_y_}) std::memcpy(bytes_of(*y), bytes_of(x_), 2 * half_bytes());
-    channel_ =
-        std::make_unique<Channel>(meeting.fabric, kernels::seqpar::channel_options({workload_of(shape)}, shape.m));
+    channel_ = std::make_unique<Channel>(
+        meeting.fabric, kernels::seqpar::channel_options(environment.registry(), {workload_of(shape)}, shape.m));
   }
 
   void run(const std::string& method) override {

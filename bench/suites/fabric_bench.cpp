@@ -65,7 +65,7 @@ void on_ranks(const std::function<void(Fabric&)>& body) {
 class EmptyCall {
  public:
   EmptyCall(const Environment& environment, Fabric& fabric, bool waits) {
-    const AllGather op{{.n = kColumns}};
+    const AllGather op{.n = kColumns};
     EngineOptions options;
     options.threads = 1;
     options.cache = environment.options().cache;

@@ -46,7 +46,7 @@ autotune::Workload linear_workload(const Shape& shape) {
 
 template <class Op>
 autotune::Workload workload_of(const Shape& shape) {
-  return Op{.n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload({.world_size = kRaceRanks});
+  return Op{{.n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}}.workload({.world_size = kRaceRanks});
 }
 
 autotune::Workload fused_workload(const Shape& shape, DType transport) {
@@ -62,13 +62,13 @@ autotune::Workload fused_workload(const Shape& shape, DType transport) {
 autotune::Workload exchange_workload(const Shape& shape) {
   using namespace kernels::seqpar;
   const Ranks ranks{.world_size = kRaceRanks};
-  const Collective exchange{.n = shape.gathers() ? shape.k : shape.n, .dtype = shape.dtype};
+  const int64_t n = shape.gathers() ? shape.k : shape.n;
   switch (shape.kind) {
-    case Kind::gather: return AllGather{exchange}.workload(ranks);
-    case Kind::scatter: return ReduceScatter{exchange}.workload(ranks);
+    case Kind::gather: return AllGather{n, shape.dtype}.workload(ranks);
+    case Kind::scatter: return ReduceScatter{n, shape.dtype}.workload(ranks);
     case Kind::all_reduce: break;
   }
-  return AllReduce{exchange}.workload(ranks);
+  return AllReduce{n, shape.dtype}.workload(ranks);
 }
 
 class ProductRacer : public Racer {

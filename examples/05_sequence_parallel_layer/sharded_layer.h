@@ -20,15 +20,15 @@ using namespace seqtile::kernels::seqpar;
 struct FusedOps {
   Share s;
   int64_t q = s.heads() * kHeadDim, kv = s.part(kKvHeads) * kHeadDim, wide = s.part(kIntermediate), h = kHidden;
-  FusedAllgatherAndLinear qkv{.n = q, .n2 = kv, .n3 = kv, .k = h};
-  FusedLinearAndReducescatter o{.n = h, .k = q, .residual = true, .norm = true};
-  FusedAllgatherAndLinear gate_up{.n = 2 * wide, .k = h};
-  FusedLinearAndReducescatter down{.n = h, .k = wide, .residual = true};
+  FusedAllgatherAndLinear qkv{{.n = q, .n2 = kv, .n3 = kv, .k = h}};
+  FusedLinearAndReducescatter o{.linear = {.n = h, .k = q, .residual = true}, .norm = true};
+  FusedAllgatherAndLinear gate_up{{.n = 2 * wide, .k = h}};
+  FusedLinearAndReducescatter down{{.n = h, .k = wide, .residual = true}};
   SequenceParallelTrailingMatmulBackward down_backward{.n = h, .k = wide};
   SequenceParallelLeadingMatmulBackward gate_up_backward{.n = 2 * wide, .k = h};
   SequenceParallelTrailingMatmulBackward o_backward{.n = h, .k = q};
   SequenceParallelLeadingMatmulBackward qkv_backward{.n = q, .n2 = kv, .n3 = kv, .k = h};
-  SequenceParallelRmsNormBackward norm_backward{.n = h, .residual = true};
+  SequenceParallelRmsNormBackward norm_backward{{.n = h, .residual = true}};
 };
 
 class ShardedLayer {

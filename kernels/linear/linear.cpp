@@ -90,11 +90,9 @@ void Linear::build(KernelBuilder& b, const Tensors<Var>& views, const linear_op:
 
 void Linear::reference(const Tensors<Tensor>& t, std::span<const int64_t> rows,
                        Tensors<std::vector<double>>& out) const {
-  std::vector<std::vector<double>> x, outputs;
+  std::vector<std::vector<double>> x;
   for (const int64_t row : rows) x.push_back(read_row(t.x, row));
-  linear_op::reference_epilogue(*this, t, rows, linear_op::reference_products(*this, t, x), outputs);
-  std::vector<double>* const to[] = {&out.y, &out.y2, &out.y3};
-  for (size_t i = 0; i < outputs.size(); ++i) *to[i] = std::move(outputs[i]);
+  out = linear_op::reference_epilogue(*this, t, rows, linear_op::reference_products(*this, t, x));
 }
 
 autotune::OpDef::Tolerance Linear::tolerance() const {

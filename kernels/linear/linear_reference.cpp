@@ -54,26 +54,29 @@ std::vector<std::vector<double>> reference_products(const Linear& s, const Linea
   return products;
 }
 
-void reference_epilogue(const Linear& s, const Linear::Tensors<Tensor>& t, std::span<const int64_t> rows,
-                        std::vector<std::vector<double>> products, std::vector<std::vector<double>>& outputs) {
+Linear::Tensors<std::vector<double>> reference_epilogue(const Linear& s, const Linear::Tensors<Tensor>& t,
+                                                        std::span<const int64_t> rows,
+                                                        std::vector<std::vector<double>> products) {
   for (int i = 0; s.bias && i < s.num_weights(); ++i) {
     const std::vector<double> bias = read_row(t.biases()[i], 0);
     for (size_t e = 0; e < products[i].size(); ++e) products[i][e] += bias[e % bias.size()];
   }
-  outputs.assign(products.begin(), products.begin() + s.num_outputs());
-  for (std::vector<double>& output : outputs)
-    for (double& value : output) value = activate(s.activation, value);
-  for (size_t e = 0; s.gated && e < products[1].size(); ++e) outputs[0][e] *= products[1][e];
-  for (std::vector<double>& output : outputs)
-    for (double& value : output) {
+  for (int i = 0; i < s.num_outputs(); ++i)
+    for (double& value : products[i]) value = activate(s.activation, value);
+  for (size_t e = 0; s.gated && e < products[1].size(); ++e) products[0][e] *= products[1][e];
+  for (int i = 0; i < s.num_outputs(); ++i)
+    for (double& value : products[i]) {
       value *= s.scale;
       if (s.soft_cap != 0) value = s.soft_cap * std::tanh(value / s.soft_cap);
     }
-  if (!s.residual) return;
-  for (size_t r = 0; r < rows.size(); ++r) {
+  for (size_t r = 0; s.residual && r < rows.size(); ++r) {
     const std::vector<double> added = read_row(t.residual, rows[r]);
-    for (size_t e = 0; e < added.size(); ++e) outputs[0][r * added.size() + e] += added[e];
+    for (size_t e = 0; e < added.size(); ++e) products[0][r * added.size() + e] += added[e];
   }
+  Linear::Tensors<std::vector<double>> out;
+  std::vector<double>* const outputs[] = {&out.y, &out.y2, &out.y3};
+  for (int i = 0; i < s.num_outputs(); ++i) *outputs[i] = std::move(products[i]);
+  return out;
 }
 
 }  // namespace seqtile::kernels::linear_op

@@ -8,6 +8,13 @@
 
 namespace seqtile::kernels {
 
+void FieldVisitor::storage_type(std::string_view name, DType& value) {
+  static constexpr std::array<std::string_view, 3> kNames = {"f32", "bf16", "f16"};
+  std::string chosen(dtype_name(value));
+  choose(name, chosen, kNames);
+  value = parse_dtype(chosen).value();
+}
+
 void FieldWriter::integer(std::string_view name, int64_t& value, int64_t, int64_t) {
   fields_.set(std::string(name), value);
 }
@@ -17,8 +24,8 @@ void FieldWriter::number(std::string_view name, double& value, double, double) {
 void FieldWriter::late_number(std::string_view name, double& value, double fallback, double, double) {
   if (value != fallback) fields_.set(std::string(name), value);
 }
-void FieldWriter::choose(std::string_view name, size_t& index, std::span<const std::string_view> names) {
-  fields_.set(std::string(name), std::string(names[index]));
+void FieldWriter::choose(std::string_view name, std::string& value, std::span<const std::string_view>) {
+  fields_.set(std::string(name), value);
 }
 
 void FieldLoader::integer(std::string_view name, int64_t& value, int64_t, int64_t) { value = fields_.get_int(name); }
@@ -28,8 +35,8 @@ void FieldLoader::number(std::string_view name, double& value, double, double) {
 void FieldLoader::late_number(std::string_view name, double& value, double fallback, double, double) {
   value = fields_.get_double(name, fallback);
 }
-void FieldLoader::choose(std::string_view name, size_t& index, std::span<const std::string_view> names) {
-  index = static_cast<size_t>(std::ranges::find(names, fields_.get_string(name)) - names.begin());
+void FieldLoader::choose(std::string_view name, std::string& value, std::span<const std::string_view>) {
+  value = fields_.get_string(name);
 }
 
 void FieldReader::integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) {
@@ -44,8 +51,8 @@ void FieldReader::late_number(std::string_view name, double& value, double fallb
 }
 void FieldReader::refuse(std::string_view name, const std::string& reason) { reader_.refuse(name, reason); }
 void FieldReader::absent(std::string_view name, const std::string& reason) { reader_.absent(name, reason); }
-void FieldReader::choose(std::string_view name, size_t& index, std::span<const std::string_view> names) {
-  index = static_cast<size_t>(std::ranges::find(names, reader_.choice(name, names, index)) - names.begin());
+void FieldReader::choose(std::string_view name, std::string& value, std::span<const std::string_view> names) {
+  value = reader_.choice(name, names, static_cast<size_t>(std::ranges::find(names, value) - names.begin()));
 }
 
 }  // namespace seqtile::kernels

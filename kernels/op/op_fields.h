@@ -12,6 +12,7 @@
 //     void fields(FieldVisitor& v) { v.integer("n", n, 1, kMaxFeatures); }
 //   };
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -36,10 +37,17 @@ class FieldVisitor {
   /// An enumerator, or a bool, by its name in workloads.
   template <class Enum, size_t N>
   void choice(std::string_view name, Enum& value, const std::array<std::string_view, N>& names) {
-    auto index = static_cast<size_t>(value);
-    choose(name, index, names);
-    value = static_cast<Enum>(index);
+    std::string chosen(names[static_cast<size_t>(value)]);
+    choose(name, chosen, names);
+    value = static_cast<Enum>(std::ranges::find(names, chosen) - names.begin());
   }
+  /// One of the names.
+  template <size_t N>
+  void choice(std::string_view name, std::string& value, const std::array<std::string_view, N>& names) {
+    choose(name, value, names);
+  }
+  /// A storage type, by its name: f32, bf16 or f16.
+  void storage_type(std::string_view name, DType& value);
   /// The same for a field that came late: where it is `fallback` a workload does not name it, so that older keys stay.
   virtual void late_number(std::string_view name, double& value, double fallback, double lo, double hi) = 0;
   /// Where `reason` says why this value of the field does not go with the others ("needs residual = 1: ...").
@@ -49,7 +57,7 @@ class FieldVisitor {
 
  protected:
   ~FieldVisitor() = default;
-  virtual void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) = 0;
+  virtual void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) = 0;
 };
 
 /// Writes fields into a workload.
@@ -63,7 +71,7 @@ class FieldWriter final : public FieldVisitor {
   void absent(std::string_view, const std::string&) override {}
 
  private:
-  void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
+  void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
   autotune::Fields& fields_;
 };
 
@@ -78,7 +86,7 @@ class FieldLoader final : public FieldVisitor {
   void absent(std::string_view, const std::string&) override {}
 
  private:
-  void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
+  void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
   const autotune::Fields& fields_;
 };
 
@@ -95,14 +103,21 @@ class FieldReader final : public FieldVisitor {
   void absent(std::string_view name, const std::string& reason) override;
 
  private:
-  void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
+  void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
   WorkloadReader& reader_;
 };
+
+/// The storage type of an operation: its member `dtype`, or that of the operation it contains.
+template <class Op>
+auto& dtype_of(Op& op) {
+  if constexpr (requires { op.dtype; }) return op.dtype;
+  else return op.storage();
+}
 
 /// The workload of an operation; the engine that prepares it sets the number of threads.
 template <class Op>
 autotune::Workload workload_of(Op op) {
-  autotune::Workload workload{std::string(Op::kName), op.dtype, 1, {}};
+  autotune::Workload workload{std::string(Op::kName), dtype_of(op), 1, {}};
   FieldWriter writer(workload.fields);
   op.fields(writer);
   return workload;
@@ -112,7 +127,7 @@ autotune::Workload workload_of(Op op) {
 template <class Op>
 Op op_of(const autotune::Workload& workload) {
   Op op;
-  op.dtype = workload.dtype;
+  dtype_of(op) = workload.dtype;
   FieldLoader loader(workload.fields);
   op.fields(loader);
   return op;

@@ -22,6 +22,7 @@
 
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
+#include "kernels/op/op_fields.h"
 
 namespace seqtile::kernels {
 
@@ -149,7 +150,7 @@ class TensorPacker : public TensorVisitor<TensorPacker> {
 
 template <class Op>
 SchemaMaker schema_of(const Op& op) {
-  SchemaMaker maker(op.dtype);
+  SchemaMaker maker(dtype_of(op));
   typename Op::template Tensors<char> unused{};
   op.tensors(maker, unused);
   return maker;
@@ -158,7 +159,7 @@ SchemaMaker schema_of(const Op& op) {
 /// `views`: those that the caller has made, in other shapes.
 template <class Op>
 auto views_of(const Op& op, KernelBuilder& b, typename Op::template Tensors<Var> views = {}) {
-  ViewMaker maker(b, op.dtype);
+  ViewMaker maker(b, dtype_of(op));
   op.tensors(maker, views);
   return views;
 }

@@ -19,7 +19,7 @@ namespace seqtile::kernels {
 template <class Op>
 Op read_fields(WorkloadReader& reader) {
   Op op;
-  op.dtype = reader.dtype();
+  dtype_of(op) = reader.dtype();
   FieldReader fields(reader);
   op.fields(fields);
   return op;
@@ -61,7 +61,7 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
     const auto tensors = tensors_of(self, p.tensors);
     typename Op::template Tensors<std::vector<double>> out;
     if constexpr (requires { self.reference(tensors, rows, out); }) self.reference(tensors, rows, out);
-    else
+    else if constexpr (requires { self.reference(tensors, int64_t{}, out); })
       for (const int64_t row : rows) self.reference(tensors, row, out);
     outputs.clear();
     OutputCollector collector(outputs);

@@ -8,16 +8,9 @@
 
 #include "autotune/engine/overlap.h"
 #include "jit/base/error.h"
-#include "kernels/seqpar/exchange/channel_args.h"
-#include "kernels/seqpar/exchange/fused_op.h"
-#include "kernels/seqpar/rank_ops.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
-
-ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
-  return needs_of(rank_op(workload.operation).exchange(workload, nullptr), capacity);
-}
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
@@ -28,115 +21,139 @@ void check_length(const Channel& channel, const char* what, int64_t length) {
                        channel.options().capacity));
 }
 
-/// Visits the arguments whose dimension `axis` is `symbol`. A call with too few tensors is the handle's to refuse.
-template <class Visit>
-void for_each_cut(const Handle& handle, std::span<const Tensor> tensors, size_t axis, const char* symbol,
-                  const Visit& visit) {
-  const std::vector<autotune::ArgSpec>& args = handle.schema().args;
-  if (args.size() != tensors.size()) return;
-  for (size_t i = 0; i < args.size(); ++i)
-    if (axis < args[i].dims.size() && args[i].dims[axis].symbol == symbol) visit(args[i].name, tensors[i].sizes[axis]);
-}
-
-void check_columns(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
-                   std::span<const Tensor> tensors) {
-  const int rank = channel.fabric().rank();
-  for (const bool of_keys : {false, true}) {
-    const char* symbol = of_keys ? "own_kv_columns" : "own_columns";
-    for_each_cut(handle, tensors, 1, symbol, [&](const std::string& name, int64_t columns) {
-      if (const int64_t owned = rank_op(workload.operation).columns(workload, rank, of_keys); columns != owned)
-        refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", name, rank,
-                           channel.fabric().world_size(), owned, columns));
-    });
-  }
-}
-
-/// Visits each input of own rows that lies in an output which may hold it: work in place. Tensors of other ranks are
-/// the handle's to refuse.
-template <class Visit>
-void for_each_in_place(const Handle& handle, std::span<const Tensor> tensors, const Visit& visit) {
-  const std::vector<autotune::ArgSpec>& args = handle.schema().args;
-  if (args.size() != tensors.size()) return;
-  for (size_t output = 0; output < args.size(); ++output)
-    for (const std::string& name : args[output].in_place)
-      for (size_t input = 0; input < args.size(); ++input)
-        if (args[input].name == name && args[input].dims[0].symbol == "own_rows" && tensors[input].rank == 2 &&
-            tensors[output].rank == 2 && autotune::overlap(tensors[input], tensors[output]))
-          visit(input, output);
-}
-
-/// Peers write all rows of an output but the rank's own: an input in any other place of it would be lost.
-void check_in_place(const Channel& channel, const Handle& handle, std::span<const Tensor> tensors, int64_t length) {
-  const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
-  for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
-    const Tensor& whole = tensors[output];
-    const int64_t first = first_row(rank, length, size);
-    const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
-    if (tensors[input].data != own)
-      refuse(
-          fmt::format("argument '{}': shares memory with '{}' but is not rows {} to {} of it, which rank {} of {} "
-                      "owns; give it those rows, or memory of its own",
-                      handle.schema().args[input].name, handle.schema().args[output].name, first,
-                      first + tensors[input].sizes[0] - 1, rank, size));
-  });
-}
-
 }  // namespace
 
-ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity) {
+ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
+                               int64_t capacity) {
   ChannelOptions options;
   options.capacity = capacity;
-  for (const autotune::Workload& operation : operations) {
-    const ChannelNeeds needs = channel_needs(operation, capacity);
+  for (const autotune::Workload& workload : operations) {
+    const autotune::OpDef& op = registry.find(workload.operation);
+    if (!op.on_rank) refuse(fmt::format("'{}' is no operation over ranks", op.name));
+    const ChannelOptions needs = op.on_rank(op.normalize(workload), 0, capacity).channel;
     options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
     options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
   }
   return options;
 }
 
-void check_channel(const autotune::Workload& workload, const Channel& channel) {
-  const int64_t world_size = workload.fields.get_int("world_size");
-  if (world_size != channel.fabric().world_size())
-    refuse(fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
-                       channel.fabric().world_size()));
-  const std::string kind = channel.fabric().kind(), fabric = workload.fields.get_string("fabric");
-  if (fabric != kind)
-    refuse(fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",
-                       workload.operation, fabric, kind));
+CutArgs::CutArgs(const Handle& handle, const Fabric& fabric)
+    : num_args_(handle.schema().args.size()),
+      layout_(layout_of(handle.workload())),
+      rank_(fabric.rank()),
+      world_size_(fabric.world_size()) {
+  const autotune::Schema& schema = handle.schema();
+  const std::vector<int64_t> symbols = handle.operation().on_rank(handle.workload(), rank_, 1).symbols;
+  for (size_t i = 0; i < schema.args.size(); ++i) {
+    const autotune::ArgSpec& spec = schema.args[i];
+    Arg arg{.place = i, .name = spec.name, .has_own_rows = spec.dims[0].symbol == kOwnRows.symbol};
+    if (spec.dims.size() > 1 && !spec.dims[1].symbol.empty()) arg.columns = size_of(spec.dims[1], schema, symbols);
+    needs_sequence_ = needs_sequence_ || spec.name == "sequence";
+    for (const std::string& input : spec.in_place)
+      for (const Arg& before : args_)
+        if (before.name == input && before.has_own_rows) in_place_.push_back({before.place, i, input, spec.name});
+    if (arg.has_own_rows || arg.columns >= 0) args_.push_back(std::move(arg));
+  }
 }
 
-void check_call(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
-                std::span<const Tensor> tensors, int64_t length) {
+void CutArgs::check_columns(std::span<const Tensor> tensors) const {
+  for (const Arg& arg : args_)
+    if (arg.columns >= 0 && tensors[arg.place].sizes[1] != arg.columns)
+      refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", arg.name, rank_,
+                         world_size_, arg.columns, tensors[arg.place].sizes[1]));
+}
+
+/// The first input of own rows that lies in an output which may hold it: work in place. Tensors of another shape are
+/// the handle's to refuse.
+const CutArgs::InPlace* CutArgs::overlapping(std::span<const Tensor> tensors) const {
+  for (const InPlace& pair : in_place_) {
+    const Tensor &input = tensors[pair.input], &output = tensors[pair.output];
+    if (input.rank == 2 && output.rank == 2 && autotune::overlap(input, output)) return &pair;
+  }
+  return nullptr;
+}
+
+void CutArgs::check_call(const Channel& channel, std::span<const Tensor> tensors, int64_t length) const {
   check_length(channel, "length", length);
-  const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
-  const int64_t owned = own_rows(workload, rank, length);
-  for_each_cut(handle, tensors, 0, "own_rows", [&](const std::string& name, int64_t rows) {
-    if (rows != owned)
-      refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
-                         length, rows));
-  });
-  check_columns(channel, workload, handle, tensors);
-  check_in_place(channel, handle, tensors, length);
+  if (tensors.size() != num_args_) return;  // the handle refuses the call
+  const int64_t owned = num_rows(layout_, rank_, length, world_size_);
+  for (const Arg& arg : args_)
+    if (arg.has_own_rows && tensors[arg.place].sizes[0] != owned)
+      refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", arg.name, rank_,
+                         world_size_, owned, length, tensors[arg.place].sizes[0]));
+  check_columns(tensors);
+  // Peers write all rows of an output but the rank's own: an input in any other place of it would be lost.
+  const InPlace* pair = overlapping(tensors);
+  if (!pair) return;
+  const Tensor& whole = tensors[pair->output];
+  const int64_t first = rank_ * length / world_size_;
+  const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
+  if (tensors[pair->input].data != own)
+    refuse(fmt::format(
+        "argument '{}': shares memory with '{}' but is not rows {} to {} of it, which rank {} of {} "
+        "owns; give it those rows, or memory of its own",
+        pair->input_name, pair->output_name, first, first + tensors[pair->input].sizes[0] - 1, rank_, world_size_));
 }
 
-void check_capture(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
-                   std::span<const Tensor> tensors, int64_t capacity) {
+void CutArgs::check_capture(const Channel& channel, std::span<const Tensor> tensors, int64_t capacity) const {
   check_length(channel, "capacity", capacity);
-  const int size = channel.fabric().world_size();
-  const int64_t most = most_rows(layout_of(workload), capacity, size);
-  for_each_cut(handle, tensors, 0, "own_rows", [&](const std::string& name, int64_t rows) {
-    if (rows < most)
+  if (tensors.size() != num_args_) return;
+  const int64_t most = most_rows(layout_, capacity, world_size_);
+  for (const Arg& arg : args_)
+    if (arg.has_own_rows && tensors[arg.place].sizes[0] < most)
       refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}",
-                         name, capacity, size, most, rows));
-  });
-  check_columns(channel, workload, handle, tensors);
-  if (size == 1) return;
-  for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
+                         arg.name, capacity, world_size_, most, tensors[arg.place].sizes[0]));
+  check_columns(tensors);
+  if (world_size_ == 1) return;
+  if (const InPlace* pair = overlapping(tensors))
     refuse(
-        fmt::format("argument '{}': lies in '{}', whose rows of a rank move with the length; a graph needs memory of "
-                    "its own",
-                    handle.schema().args[input].name, handle.schema().args[output].name));
-  });
+        fmt::format("argument '{}': lies in '{}', whose rows of a rank move with the length; a graph needs memory "
+                    "of its own",
+                    pair->input_name, pair->output_name));
+}
+
+RankHandle::RankHandle(Engine& engine, autotune::Workload workload, std::span<const std::string_view> shares,
+                       Channel& channel)
+    : workload_(std::move(workload)),
+      shares_(shares),
+      channel_(&channel),
+      number_(channel.add_operation(workload_.operation)),
+      handle_(prepare_on_all(engine, workload_, shares_, channel, number_)),
+      cut_(handle_, channel.fabric()) {}
+
+void RankHandle::refresh(Engine& engine) {
+  refresh_on_all(engine, *channel_);
+  handle_ = prepare_on_all(engine, workload_, shares_, *channel_, number_);
+}
+
+void RankHandle::add_channel(Call& call) const {
+  for (const Tensor& tensor : channel_->tensors()) call.add(tensor);
+}
+
+void RankHandle::operator()(Call call, Stream stream) const {
+  add_channel(call);
+  cut_.check_call(*channel_, call.tensors(), call.length);
+  channel_->check_stream(stream);
+  handle_(call.tensors(), call.length, {&number_, 1}, stream);
+  channel_->note_stream(stream);
+}
+
+void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
+  add_channel(call);
+  cut_.check_call(*channel_, call.tensors(), call.length);
+  channel_->check_stream(stream);
+  handle_.call_as(capacity, call.tensors(), call.length, {&number_, 1}, stream);
+  channel_->note_stream(stream);
+}
+
+std::shared_ptr<const void> RankHandle::capture(Call call, const int64_t* device_length, Stream stream) const {
+  add_channel(call);
+  cut_.check_capture(*channel_, call.tensors(), call.length);
+  channel_->check_stream(stream);
+  auto captured = handle_.capture(call.tensors(), call.length, device_length, {&number_, 1}, stream);
+  channel_->note_stream(stream);
+  channel_->note_capture();
+  return captured;
 }
 
 }  // namespace seqtile::kernels::seqpar

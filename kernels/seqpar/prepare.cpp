@@ -6,16 +6,16 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/error.h"
 #include "jit/fabric/core/agreement.h"
-#include "kernels/seqpar/exchange/fused_op.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/exchange/identity.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
 
-fabric::Wishes wishes_of(const autotune::Workload& workload, int64_t number) {
+fabric::Wishes wishes_of(const autotune::Workload& workload, std::span<const std::string_view> shares, int64_t number) {
   fabric::Wishes wishes{{"operation", workload.operation}};  // first: it says more than its arguments
-  const autotune::Fields common = common_arguments(workload);
+  const autotune::Fields common = common_arguments(workload, shares);
   for (const auto& [name, value] : common.values())
     if (name != "operation")
       wishes.emplace_back(name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
@@ -47,15 +47,31 @@ Handle::Choices decode(const std::string& text) {
 
 /// Rank 0's, or the own ones where a peer cannot tell the difference.
 Handle::Choices settle(const autotune::Workload& workload, const Handle::Choices& own, Handle::Choices first) {
-  if (share_a_launch(workload)) return first;
+  if (workload.fields.get_string("fabric").starts_with("virtual:")) return first;  // one launch has one configuration
   for (size_t i = 0; i < std::min(own.size(), first.size()); ++i)
     if (own[i] && first[i] && look_alike(*own[i], *first[i])) first[i] = own[i];
   return first;
 }
 
+/// Errors: invalid_argument where the operation is for another world size or kind of fabric than the channel's.
+void check_channel(const autotune::Workload& workload, const Channel& channel) {
+  const int64_t world_size = workload.fields.get_int("world_size");
+  if (world_size != channel.fabric().world_size())
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
+                            channel.fabric().world_size()));
+  const std::string kind = channel.fabric().kind(), fabric = workload.fields.get_string("fabric");
+  if (fabric != kind)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",
+                            workload.operation, fabric, kind));
+}
+
 /// Collective: room in the channel for calls of the operation, now and when the channel grows.
-void make_room(const autotune::Workload& workload, Channel& channel, int64_t number) {
-  const auto needs_of = [workload](int64_t max_rows) { return channel_options({workload}, max_rows); };
+void make_room(const Handle& handle, Channel& channel, int64_t number) {
+  const auto needs_of = [workload = handle.workload(), on_rank = handle.operation().on_rank](int64_t max_rows) {
+    return on_rank(workload, 0, max_rows).channel;
+  };
   ChannelOptions needs;
   const auto problem = fabric::problem_in([&] { needs = needs_of(channel.options().capacity); });
   fabric::agree(channel.fabric(), "a fused operation",
@@ -70,15 +86,16 @@ void make_room(const autotune::Workload& workload, Channel& channel, int64_t num
 
 }  // namespace
 
-Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number) {
+Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
+                      Channel& channel, int64_t number) {
   Fabric& fabric = channel.fabric();
   Handle own, settled;
   const auto unprepared = fabric::problem_in([&] {
     check_channel(workload, channel);
     own = engine.prepare(workload);
   });
-  fabric::agree(fabric, "a fused operation", wishes_of(workload, number), unprepared);
-  make_room(workload, channel, number);
+  fabric::agree(fabric, "a fused operation", wishes_of(workload, shares, number), unprepared);
+  make_room(own, channel, number);
   const Handle::Choices choices = own.choices();
   const std::string first = fabric.all_gather(fabric.rank() == 0 ? encode(choices) : "").front();
   const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(workload, choices, decode(first))); });

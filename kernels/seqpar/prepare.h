@@ -5,6 +5,9 @@
 // choices for all buckets go to every rank; where a rank's own one looks the same it stays, as it is tuned for the
 // rank's shape; else rank 0's takes its place. Calls are served by these alone from then on.
 #pragma once
+#include <span>
+#include <string_view>
+
 #include "autotune/engine.h"
 #include "jit/fabric/core/channel.h"
 
@@ -13,7 +16,9 @@ namespace seqtile::kernels::seqpar {
 /// Collective, between calls; `number` is the operation's on the channel, which gets the room that the operation needs.
 /// Errors, the same on all ranks: invalid_argument (a static argument is not rank 0's; the operation is for another
 /// fabric), or as Engine::prepare and Channel::reserve.
-Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number);
+/// `shares`: the fields by which ranks may differ.
+Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
+                      Channel& channel, int64_t number);
 
 /// Collective: waits for the launches of the channel, which use the plans, and lets the engine take over what its
 /// stores hold now. Errors, the same on all ranks: those of Engine::refresh() and of the device on the first rank that

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "jit/base/error.h"
-#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/exchange/ranks.h"
 #include "kernels/seqpar/operations/fused_linear.h"
 
 namespace seqtile::models {
@@ -36,7 +36,8 @@ Part part_of(const char* things, int64_t count, int rank, int world_size) {
         ErrorCode::unsupported,
         fmt::format("{} ranks: the model has {} {} to cut, so that a rank would have none; use at most {} ranks",
                     world_size, count, things, count));
-  return {seqpar::first_row(rank, count, world_size), seqpar::first_row(rank + 1, count, world_size)};
+  const seqpar::Ranks ranks{.world_size = world_size};
+  return {ranks.first_row(rank, count), ranks.first_row(rank + 1, count)};
 }
 
 int64_t columns_of(const char* things, int64_t columns, int rank, int world_size) {
@@ -82,43 +83,42 @@ void check_served(const Model& model) {
 seqpar::Ranks ranks_of(const ModelRank& rank) { return {rank.world_size, rank.fabric}; }
 
 FusedAllgatherAndLinear gather_op(const Model& model, int64_t n) {
-  return {.n = n, .k = model.hidden_size, .dtype = model.dtype};
+  return {{.n = n, .k = model.hidden_size, .dtype = model.dtype}};
 }
 
 /// The product whose sums are scattered to the ranks' own rows.
 Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, bool bias) {
   const bool is_fused = is_norm_fused(model);
-  return FusedLinearAndReducescatter{.n = model.hidden_size,
-                                     .k = k,
-                                     .bias = bias,
-                                     .residual = is_fused,
-                                     .norm = is_fused,
-                                     .eps = model.norm_eps,
-                                     .dtype = model.dtype,
-                                     .scale = model.residual_scale}
-      .workload(ranks_of(rank));
+  const Linear product{.n = model.hidden_size,
+                       .k = k,
+                       .bias = bias,
+                       .residual = is_fused,
+                       .dtype = model.dtype,
+                       .scale = model.residual_scale};
+  return FusedLinearAndReducescatter{.linear = product, .norm = is_fused, .eps = model.norm_eps}.workload(
+      ranks_of(rank));
 }
 
 Workload gate_up_workload(const Model& model, const ModelRank& rank) {
   FusedAllgatherAndLinear op = gather_op(model, model.intermediate_size);
-  op.activation = parse_activation(model.activation);
-  op.gated = model.is_gated;
-  op.bias = model.mlp_bias;
+  op.linear.activation = parse_activation(model.activation);
+  op.linear.gated = model.is_gated;
+  op.linear.bias = model.mlp_bias;
   return op.workload(ranks_of(rank));
 }
 
 Workload head_workload(const Model& model, const ModelShard& shard, const ModelRank& rank) {
   FusedAllgatherAndLinear op = gather_op(model, shard.vocab_size);
-  op.bias = model.head_bias;
-  op.scale = model.logits_scale;
-  op.soft_cap = model.logits_soft_cap;
+  op.linear.bias = model.head_bias;
+  op.linear.scale = model.logits_scale;
+  op.linear.soft_cap = model.logits_soft_cap;
   return op.workload(ranks_of(rank));
 }
 
 Workload qkv_workload(const Model& model, const ModelRank& rank) {
   FusedAllgatherAndLinear op = gather_op(model, model.heads * model.head_dim);
-  op.n2 = op.n3 = model.kv_heads * model.head_dim;
-  op.bias = model.qkv_bias;
+  op.linear.n2 = op.linear.n3 = model.kv_heads * model.head_dim;
+  op.linear.bias = model.qkv_bias;
   return op.workload(ranks_of(rank));
 }
 

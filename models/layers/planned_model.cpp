@@ -56,15 +56,6 @@ Tensor as_heads(const Tensor& tensor, int64_t head_dim) {
 
 Tensor as_list(const Tensor& tensor) { return make_tensor(tensor.data, tensor.dtype, {tensor.sizes[1]}); }
 
-/// Packs the arguments. `length` is that of all ranks and matters to operations that communicate; other operations take
-/// the length from their tensors.
-template <class Op>
-Call packed(const Op& op, const typename Op::Args& args, int64_t length) {
-  if constexpr (requires { Op::pack(args, length); }) return Op::pack(args, length);
-  else if constexpr (requires { Op::pack(args, autotune::Schema()); }) return Op::pack(args, autotune::Schema());
-  else return pack(op, args);
-}
-
 }  // namespace
 
 /// Walks the graph once and makes values and steps; then prepares the steps on a channel.
@@ -121,11 +112,20 @@ class PlannedModelMaker : PlanShares {
   template <class Op>
   void add_step(std::vector<int> nodes, const Op& op, const typename Op::Args& args, bool is_change = false) {
     PlannedStep& step = made_.steps_.emplace_back(PlannedStep{.nodes = std::move(nodes), .is_change = is_change});
-    step.communicates = requires { op.workload(seqpar::Ranks{}); };
-    if constexpr (requires { op.workload(seqpar::Ranks{}); }) step.workload = op.workload(seqpar::ranks_of(fabric_));
-    else step.workload = op.workload();
-    step.operation = step.workload.operation;
-    const Call call = packed(op, args, length_);
+    step.operation = Op::kName;
+    const Call call = [&] {
+      if constexpr (requires { op.ranks; }) {
+        Op on_ranks = op;
+        on_ranks.ranks = seqpar::ranks_of(fabric_);
+        step.communicates = true;
+        step.workload = workload_of(on_ranks);
+        step.shares = Op::kShares;
+        return seqpar::pack_rows(on_ranks, args, length_);
+      } else {
+        step.workload = op.workload();
+        return pack(op, args);
+      }
+    }();
     step.tensors.assign(call.tensors().begin(), call.tensors().end());
     step.length = call.length;
   }
@@ -145,12 +145,12 @@ class PlannedModelMaker : PlanShares {
     if (have.share == Share::whole && wanted == Share::rows)
       return {wanted, rows_of(have.tensor, first_row(), own_rows(wanted))};
     const Value to = make_value(producer, wanted);
-    const seqpar::Collective rows{.n = to.tensor.sizes[1], .dtype = model_.dtype};
-    const seqpar::Collective::Args args{have.tensor, to.tensor};
+    const int64_t n = to.tensor.sizes[1];
+    const seqpar::CollectiveTensors<Tensor> args{have.tensor, to.tensor};
     const auto is = [&](Share from, Share into) { return have.share == from && wanted == into; };
-    if (is(Share::sums, Share::whole)) add_step({consumer}, seqpar::AllReduce{rows}, args, true);
-    else if (is(Share::sums, Share::rows)) add_step({consumer}, seqpar::ReduceScatter{rows}, args, true);
-    else if (is(Share::rows, Share::whole)) add_step({consumer}, seqpar::AllGather{rows}, args, true);
+    if (is(Share::sums, Share::whole)) add_step({consumer}, seqpar::AllReduce{n, model_.dtype}, args, true);
+    else if (is(Share::sums, Share::rows)) add_step({consumer}, seqpar::ReduceScatter{n, model_.dtype}, args, true);
+    else if (is(Share::rows, Share::whole)) add_step({consumer}, seqpar::AllGather{n, model_.dtype}, args, true);
     else if (is(Share::rows, Share::columns) || is(Share::columns, Share::rows))
       add_step({consumer}, exchange(have, to), args, true);
     else refuse(consumer, fmt::format("no change of layout from {} to {}", share_name(have.share), share_name(wanted)));
@@ -249,7 +249,7 @@ class PlannedModelMaker : PlanShares {
       return add_step(
           siblings,
           seqpar::FusedAllgatherAndLinear{
-              .n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype},
+              {.n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype}},
           {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
     add_step(siblings,
              Linear{.n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype},
@@ -258,8 +258,8 @@ class PlannedModelMaker : PlanShares {
 
   void add_scattered(int node, const Tensor& x, const Tensor& w, const Tensor& y) {
     add_step({node},
-             seqpar::FusedLinearAndReducescatter{
-                 .n = y.sizes[1], .k = x.sizes[1], .transport = model_.dtype, .dtype = model_.dtype},
+             seqpar::FusedLinearAndReducescatter{.linear = {.n = y.sizes[1], .k = x.sizes[1], .dtype = model_.dtype},
+                                                 .transport = model_.dtype},
              {.x = x, .w = w, .y = y});
   }
 
@@ -309,15 +309,14 @@ class PlannedModelMaker : PlanShares {
                   kv_heads = heads_of(node_at(node).inputs[1], k.share);
     if (q.share == Share::rows) {
       if (!strategy_of(node).name.ends_with("with gathered keys")) refuse(node, "no kernel for this cut");
-      return add_step(
-          {node},
-          seqpar::ContextAttentionForward{.heads = heads,
-                                          .kv_heads = kv_heads,
-                                          .head_dim = head_dim,
-                                          .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
-                                          .scale = model_.attention_scale,
-                                          .dtype = model_.dtype},
-          {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
+      return add_step({node},
+                      seqpar::ContextAttentionForward{.heads = heads,
+                                                      .kv_heads = kv_heads,
+                                                      .head_dim = head_dim,
+                                                      .layout = layout_,
+                                                      .scale = model_.attention_scale,
+                                                      .dtype = model_.dtype},
+                      {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
     }
     const Tensor q_start = numbers({0, static_cast<int32_t>(length_)}), kv_start = numbers({0}),
                  kv_length = numbers({static_cast<int32_t>(length_)});
@@ -389,7 +388,7 @@ class PlannedModelMaker : PlanShares {
         step.handle = place->second->handle;
       } else if (step.communicates) {
         step.number = made_.channel_->add_operation(step.operation);
-        step.handle = seqpar::prepare_on_all(engine_, step.workload, *made_.channel_, step.number);
+        step.handle = seqpar::prepare_on_all(engine_, step.workload, step.shares, *made_.channel_, step.number);
       } else {
         step.handle = engine_.prepare(step.workload);
       }

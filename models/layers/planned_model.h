@@ -30,6 +30,7 @@ struct PlannedStep {
   std::string operation;   ///< name of the registered operation
   autotune::Workload workload{};
   bool communicates = false;
+  std::span<const std::string_view> shares{};  ///< fields by which ranks may differ
   std::vector<Tensor> tensors{};
   int64_t length = 0, number = 0;
   Handle handle{};

@@ -9,7 +9,7 @@
 #include "jit/abi/channel_block.h"
 #include "jit/fabric/core/wait.h"
 #include "kernels/op/tensor_values.h"
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -110,11 +110,15 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
 
 }  // namespace
 
-ChannelNeeds needs_of(const ExchangeShape& shape, int64_t capacity) {
-  return {staging_bytes(shape, capacity), flags_per_source(shape, capacity)};
+ChannelOptions channel_options(const ExchangeShape& shape, int64_t capacity) {
+  return {.capacity = capacity,
+          .staging_bytes = staging_bytes(shape, capacity),
+          .flags_per_source = flags_per_source(shape, capacity)};
 }
 
 void add_channel_args(autotune::Schema& schema) {
+  if (needs_sequence(schema))
+    schema.args.push_back({.name = "sequence", .dtype = DType::i8, .dims = {"length"}, .is_size_only = true});
   schema.least_length = 0;
   schema.symbols.insert(schema.symbols.end(), {"staging_bytes", "flag_words"});
   schema.args.push_back({"staging", ArgRole::input, DType::i8, {"staging_bytes"}});
@@ -125,10 +129,9 @@ void add_channel_args(autotune::Schema& schema) {
 }
 
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
-  const ChannelNeeds needs = needs_of(shape, capacity);
   // The rank's own, and what stands for those of the peers. The abort word is behind the flags.
   symbols.push_back(joined_offset(shape, capacity) + joined_bytes(shape, capacity));
-  symbols.push_back((2 * 2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
+  symbols.push_back((2 * 2 * shape.world_size * flags_per_source(shape, capacity) + 1) * kWordsPerFlag);
 }
 
 ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& workspaces) {
@@ -143,7 +146,8 @@ ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& work
 bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed) {
   const std::string& name = problem.schema->args[arg].name;
   const Tensor& tensor = problem.tensors[arg];
-  if (name == "staging") fill_staging(problem, tensor, shape, seed);
+  if (name == "sequence") std::memset(tensor.data, 0, static_cast<size_t>(tensor.sizes[0]));
+  else if (name == "staging") fill_staging(problem, tensor, shape, seed);
   else if (name == "flags") std::memset(tensor.data, 0, static_cast<size_t>(tensor.sizes[0] * 8));
   else if (name == "channel") fill_block(problem, tensor, shape, rank);
   else return false;

@@ -14,13 +14,11 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// The longest call that operations of a channel are tuned for, in rows of all ranks.
-struct ChannelNeeds {
-  int64_t staging_bytes = 0, flags_per_source = 1;
-};
-ChannelNeeds needs_of(const ExchangeShape& shape, int64_t capacity);
+/// What a channel needs for calls with up to `capacity` rows of all ranks.
+ChannelOptions channel_options(const ExchangeShape& shape, int64_t capacity);
 
-/// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the scalar "number".
+/// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the scalar "number". Where
+/// no tensor has the rows of all ranks, `sequence` [length], of which only the size is read, comes before them.
 void add_channel_args(autotune::Schema& schema);
 /// Values of the symbols that add_channel_args() has added.
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity);

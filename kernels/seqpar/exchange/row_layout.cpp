@@ -2,10 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/exchange/row_layout.h"
 
-#include <string>
-
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -16,13 +13,6 @@ RowPieces<int64_t> pieces(RowLayout layout, int rank, int64_t length, int world_
 }
 
 }  // namespace
-
-RowLayout parse_row_layout(std::string_view name) {
-  if (name == "contiguous") return RowLayout::contiguous;
-  if (name == "zigzag") return RowLayout::zigzag;
-  throw Error(ErrorCode::invalid_argument,
-              "layout '" + std::string(name) + "' is unknown; take 'contiguous' or 'zigzag'");
-}
 
 int64_t num_rows(RowLayout layout, int rank, int64_t length, int world_size) {
   return pieces(layout, rank, length, world_size).num_rows;

@@ -10,6 +10,7 @@
 // In both the rows of a rank are in the order of the sequence: what a query sees under a causal mask of another rank's
 // keys are always that rank's first ones.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -17,9 +18,7 @@
 namespace seqtile::kernels::seqpar {
 
 enum class RowLayout : uint8_t { contiguous, zigzag };
-
-/// Errors: invalid_argument on another name.
-RowLayout parse_row_layout(std::string_view name);
+inline constexpr std::array<std::string_view, 2> kRowLayoutNames = {"contiguous", "zigzag"};
 
 int64_t num_rows(RowLayout layout, int rank, int64_t length, int world_size);
 /// That any rank owns at any length up to this one. Of zigzag it may be one more than ceil(length / P).

@@ -6,13 +6,9 @@
 // of a row needs all of its columns: they meet in the staging of the row's owner, each rank's beside those of the
 // others, so that what is multiplied is a matrix as linear has it, and the bits are linear's.
 #pragma once
-#include <string>
-
-#include "autotune/op_def.h"
 #include "kernels/linear/linear.h"
-#include "kernels/op/call.h"
-#include "kernels/seqpar/exchange/exchange.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "kernels/seqpar/exchange/heads.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -20,23 +16,37 @@ namespace seqtile::kernels::seqpar {
 /// heads [floor(r heads / P), floor((r + 1) heads / P)). Where query heads share key heads and stay together, a group
 /// of them is one head here: `heads` is then the number of key heads, `head_dim` that of a whole group.
 struct FusedAlltoallAndLinear {
+  static constexpr std::string_view kName = "fused_alltoall_and_linear";
+  static constexpr std::array<std::string_view, 0> kShares = {};
   int64_t heads = 0, head_dim = 0, n = 0;
   bool bias = false;
   Activation activation = Activation::none;
   bool residual = false;
   DType dtype = DType::f32;
+  Ranks ranks = {};  ///< prepare() sets them
 
   /// Shapes: x [length, own heads head_dim]; w [n, heads head_dim], whole on every rank; bias [n]; residual and y
-  /// [own rows, n].
-  struct Args {
-    Tensor x, w, bias, residual, y;
-  };
-  autotune::Workload workload(const Ranks& ranks) const;
-  static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y}); }
-};
+  /// [own rows, n]. The other members stay empty.
+  template <class T>
+  using Tensors = Linear::Tensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    CutTensors own(v, {{"x", kLength, own_extent(cut())}, {"residual", kOwnRows}, {"y", kOwnRows}});
+    product().tensors(own, t);
+  }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
 
-/// What the operation exchanges, with chunks of so many rows.
-ExchangeShape alltoall_linear_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
+  Heads cut() const { return {heads, head_dim, ranks.world_size}; }
+  int64_t own_columns(int rank, bool) const { return cut().columns(rank); }
+  /// The product of a rank's rows, with all columns.
+  Linear product() const {
+    return {
+        .n = n, .k = heads * head_dim, .bias = bias, .activation = activation, .residual = residual, .dtype = dtype};
+  }
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
+};
 
 autotune::OpDef fused_alltoall_and_linear();
 

@@ -6,78 +6,77 @@
 // A column-parallel layer gathers the rows and computes its own columns of all of them; a row-parallel layer computes
 // partial sums of all rows and gives each rank the sums of its own. docs/seqpar/guide.md explains how.
 #pragma once
-#include "autotune/op_def.h"
 #include "kernels/linear/linear.h"
-#include "kernels/seqpar/exchange/exchange.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
 
 namespace seqtile::kernels::seqpar {
 
-/// y = epilogue(gather(x) w^T), the epilogue of linear; one to three weights, or a gated pair. Sizes are this rank's.
+/// y = epilogue(gather(x) w^T); one to three weights, or a gated pair.
 struct FusedAllgatherAndLinear {
-  int64_t n = 0, n2 = 0, n3 = 0;  ///< columns of this rank's weights
-  int64_t k = 0;
-  bool bias = false;
-  Activation activation = Activation::none;
-  bool gated = false;
-  DType dtype = DType::f32;
-  double scale = 1, soft_cap = 0;  ///< as linear's
+  static constexpr std::string_view kName = "fused_allgather_and_linear";
+  static constexpr std::array<std::string_view, 3> kShares = {"n", "n2", "n3"};
+  Linear linear = {};  ///< n, n2, n3: columns of this rank's weights
+  Ranks ranks = {};    ///< prepare() sets them
 
-  /// Shapes: x [own rows, k]; w.. [n, k] as in nn.Linear; bias.. [n]; y [length, n], y2 [length, n2], y3 [length, n3].
-  struct Args {
-    Tensor x, w, w2, w3, bias, bias2, bias3, y, y2, y3;
-  };
-  autotune::Workload workload(const Ranks& ranks) const;
-  static Call pack(const Args& a, int64_t length) {
-    return Call(length, {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.y, &a.y2, &a.y3});
+  /// Shapes: x [own rows, k]; the others as Linear has them.
+  template <class T>
+  using Tensors = Linear::Tensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    CutTensors cut(v, {{"x", kOwnRows}});
+    linear.tensors(cut, t);
   }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+  DType& storage() { return linear.dtype; }
+  const DType& storage() const { return linear.dtype; }
+
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
 };
 
-/// Own rows of y = epilogue(sum over ranks of x w^T) + residual; k is this rank's share, bias and residual are added
-/// once, by the owner of a row. Partial sums are rounded to `transport`, the owner's too, and added from rank 0 on: the
-/// same bits for every schedule that takes k in the same slices. With `norm` a second output is rms_norm(y).
-struct FusedLinearAndReducescatter {
-  int64_t n = 0, k = 0;
-  bool bias = false;
-  Activation activation = Activation::none;
-  bool residual = false;
+/// y = epilogue(sum over ranks of x w^T); one weight, or a gated pair. Bias and residual are added once. Partial sums
+/// are rounded to `transport`, the owner's too, and added from rank 0 on: the same bits for every schedule that takes k
+/// in the same slices. With `norm` a second output is rms_norm(y).
+template <bool has_all_rows>
+struct SummedLinear {
+  static constexpr std::string_view kName = has_all_rows ? "linear_and_allreduce" : "fused_linear_and_reducescatter";
+  static constexpr std::array<std::string_view, 1> kShares = {"k"};
+  Linear linear = {};  ///< k: this rank's share
+  DType transport = DType::f32;
   bool norm = false;
   double eps = 1e-5;
-  DType transport = DType::f32;
-  DType dtype = DType::f32;
-  double scale = 1;  ///< as linear's
+  Ranks ranks = {};  ///< prepare() sets them
 
-  /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [own rows, n].
-  struct Args {
-    Tensor x, w, bias, residual, y, norm_weight, normed;
+  /// Shapes: x [length, k]; w.. [n, k]; bias.. and norm_weight [n]; residual, y and normed [own rows, n], or [length,
+  /// n] where every rank has all rows. w3, bias3, y2 and y3 stay empty.
+  template <class T>
+  struct Tensors {
+    T x, w, w2{}, w3{}, bias{}, bias2{}, bias3{}, residual{}, y, y2{}, y3{}, norm_weight{}, normed{};
+    Linear::Tensors<T> of_linear() const { return {x, w, w2, w3, bias, bias2, bias3, residual, y, y2, y3}; }
   };
-  autotune::Workload workload(const Ranks& ranks) const;
-  static Call pack(const Args& a, int64_t length) {
-    return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y, &a.norm_weight, &a.normed});
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    const Extent rows = has_all_rows ? kLength : kOwnRows;
+    CutTensors cut(v, {{"residual", rows}, {"y", rows}});
+    linear.tensors(cut, t);
+    if (norm) v.weight("norm_weight", t.norm_weight, {linear.n});
+    if (norm) v.output("normed", t.normed, {rows, linear.n});
   }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+  DType& storage() { return linear.dtype; }
+  const DType& storage() const { return linear.dtype; }
+
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
 };
 
-/// The same with all rows of y on every rank, the same bits: in one shot for few rows, else in two.
-struct LinearAndAllreduce {
-  int64_t n = 0, k = 0;
-  bool bias = false;
-  Activation activation = Activation::none;
-  bool residual = false;
-  bool norm = false;
-  double eps = 1e-5;
-  DType transport = DType::f32;
-  DType dtype = DType::f32;
-  double scale = 1;  ///< as linear's
-
-  /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [length, n], the residual the
-  /// same on every rank.
-  using Args = FusedLinearAndReducescatter::Args;
-  autotune::Workload workload(const Ranks& ranks) const;
-  static Call pack(const Args& a, int64_t length) { return FusedLinearAndReducescatter::pack(a, length); }
-};
-
-/// What these operations exchange, with chunks of so many rows.
-ExchangeShape linear_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
+/// Own rows of the sum.
+using FusedLinearAndReducescatter = SummedLinear<false>;
+/// All rows on every rank, the same bits, and the residual the same on every rank: in one shot for few rows, else in
+/// two.
+using LinearAndAllreduce = SummedLinear<true>;
 
 autotune::OpDef fused_allgather_and_linear();
 autotune::OpDef fused_linear_and_reducescatter();

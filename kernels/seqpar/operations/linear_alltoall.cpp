@@ -13,92 +13,30 @@
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/op/row_kernel.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/op/tolerance.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
-#include "kernels/seqpar/exchange/heads.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
+#include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
-#include "kernels/seqpar/rank_call.h"
 
 namespace seqtile::kernels::seqpar {
 
-using autotune::ArgRole;
 using autotune::Config;
 using autotune::Problem;
-using autotune::Schema;
-using autotune::Workload;
 using linear_op::Tile;
 
 namespace {
 
-constexpr const char* kName = "fused_linear_and_alltoall";
 constexpr int kNumWeights = 3;  ///< of queries, keys and values
+bool of_keys(int weight) { return weight > 0; }
 
-Linear product(const Workload& w, int64_t columns, int64_t kv_columns) {
-  return {.n = columns,
-          .n2 = kv_columns,
-          .n3 = kv_columns,
-          .k = w.fields.get_int("k"),
-          .bias = w.fields.get_int("bias") != 0,
-          .dtype = w.dtype};
-}
-/// Of all heads, and of those that one rank gets.
-Linear whole_product(const Workload& w) {
-  const GroupedHeads heads(w);
-  return product(w, heads.all_columns(false), heads.all_columns(true));
-}
-Linear product_of(const Workload& w) {
-  const GroupedHeads heads(w);
-  return product(w, heads.most_columns(false), heads.most_columns(true));
-}
-
-Workload normalize(const Workload& given) {
-  WorkloadReader reader(given);
-  read_rank_fields(reader);
-  const int64_t heads = reader.required("heads", 1, kMaxHeads), kv_heads = reader.required("kv_heads", 1, kMaxHeads);
-  if (heads % kv_heads)
-    reader.refuse("kv_heads",
-                  "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
-  reader.required("head_dim", 1, kMaxFeatures / kMaxHeads);
-  reader.required("k", 1, kMaxFeatures);
-  reader.flag("bias");
-  return reader.finish();
-}
-
-const char* columns_symbol(bool of_keys) { return of_keys ? "own_kv_columns" : "own_columns"; }
-
-/// The schema of linear with this rank's rows of x and its heads of the outputs.
-Schema schema_of(const Workload& w) {
-  const GroupedHeads heads(w);
-  Schema schema = kernels::schema_of(whole_product(w)).schema;
-  for (autotune::ArgSpec& arg : schema.args) {
-    if (arg.name == "x") arg.dims[0] = "own_rows";
-    if (arg.role != ArgRole::output) continue;
-    const bool of_keys = arg.name != "y";
-    arg.dims[1] = heads.is_even(of_keys) ? autotune::Dim(heads.most_columns(of_keys)) : columns_symbol(of_keys);
-  }
-  schema.symbols.push_back("own_rows");
-  for (const bool of_keys : {false, true})
-    if (!heads.is_even(of_keys)) schema.symbols.push_back(columns_symbol(of_keys));
-  add_channel_args(schema);
-  return schema;
-}
-
-std::vector<int64_t> symbols(const Workload& w, int64_t length) {
-  const GroupedHeads heads(w);
-  std::vector<int64_t> values{length, own_rows(w, length)};
-  for (const bool of_keys : {false, true})
-    if (!heads.is_even(of_keys)) values.push_back(heads.columns(longest_rank(w), of_keys));
-  add_channel_symbols(values, linear_alltoall_exchange(w), length);
-  return values;
-}
-
-// --- configurations: linear's tiles for a rank's rows
-
-int64_t rows_of_rank(const Workload& w, int64_t length) {
-  return std::max<int64_t>(1, most_rows(RowLayout::contiguous, length, world_size_of(w)));
+/// The product for one rank, the one with the most heads.
+Linear part_of(const FusedLinearAndAlltoall& op) {
+  const GroupedHeads heads = op.cut();
+  Linear part = op.product();
+  part.n = heads.most_columns(false);
+  part.n2 = part.n3 = heads.most_columns(true);
+  return part;
 }
 
 std::vector<Config> schedules_of(const Tile& tile) {
@@ -111,50 +49,18 @@ std::vector<Config> schedules_of(const Tile& tile) {
   return configs;
 }
 
-double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  return product_of(w).predict_us(Tile::from(config), w.threads, rows_of_rank(w, length), target) * world_size_of(w);
-}
-
-/// Where the heads of three outputs go takes registers as well.
-std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
-  constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
-  const Linear product = product_of(w);
-  const bool is_f32 = product.dtype == DType::f32;
-  std::vector<Tile> tiles = with_room(product.tiles(w.threads, rows_of_rank(w, length), target), product, is_f32);
-  std::erase_if(tiles, [&](const Tile& tile) {
-    if (!tile.is_of_gpu()) return false;
-    const int64_t values = linear_op::values_of_block(product, tile) / tile.threads();
-    return is_f32 ? values >= kMostValuesOfF32 : values >= kMostValues && tile.block_n > kMostColumns;
-  });
-  return tiles;
-}
-
-std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
-  return configs_of(
-      w.operation, target, tiles_for(w, length, target),
-      [&](const Config& config) { return predict_us(w, config, length, target); }, schedules_of);
-}
-
-autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
-  autotune::ConfigSpace space;
-  for (Config& config : tile_configs(w, length, target)) space.add(std::move(config));
-  return space;
-}
-
-// --- the kernel
-
 class Builder {
  public:
-  Builder(KernelBuilder& b, const Workload& w, const Config& c)
+  Builder(KernelBuilder& b, const FusedLinearAndAlltoall& op, const Config& c, int64_t identity)
       : b_(b),
-        s_(product_of(w)),
+        s_(part_of(op)),
         t_(Tile::from(c)),
-        heads_(w),
-        world_size_(world_size_of(w)),
-        v_(operands(b, w)),
+        heads_(op.cut()),
+        world_size_(op.ranks.size()),
+        v_(op.product(), views_of(op, b)),
         channel_(declare_channel(b)),
         length_(b.size(v_.y[0], 0)),
-        ex_(b, gather_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number, length_),
+        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.number, length_),
         tiles_(t_.block_m, c.get_int("chunk_rows"), b.cdiv(length_, int64_t{world_size_} * t_.block_m)) {}
 
   void build() {
@@ -172,26 +78,9 @@ class Builder {
   }
 
  private:
-  static bool of_keys(int weight) { return weight > 0; }
-
-  /// As linear declares them, but for the outputs' columns.
-  linear_op::Operands operands(KernelBuilder& b, const Workload& w) {
-    const Linear whole = whole_product(w);
-    linear_op::Operands v;
-    v.x = b.view("x", w.dtype, {kDynamic, whole.k});
-    for (int i = 0; i < kNumWeights; ++i)
-      v.w.push_back(b.view(linear_op::numbered("w", i), w.dtype, {whole.weight_columns(i), whole.k}));
-    for (int i = 0; whole.bias && i < kNumWeights; ++i)
-      v.bias.push_back(b.view(linear_op::numbered("bias", i), w.dtype, {whole.weight_columns(i)}));
-    for (int i = 0; i < kNumWeights; ++i)
-      v.y.push_back(b.view(linear_op::numbered("y", i), w.dtype,
-                           {kDynamic, heads_.is_even(of_keys(i)) ? heads_.most_columns(of_keys(i)) : kDynamic}));
-    return v;
-  }
-
-  static ExchangeShape exchange(const Workload& w, const Config& c) {
-    ExchangeShape shape = linear_alltoall_exchange(w, c.get_int("chunk_rows"));
-    shape.identity = identity_of(w, c);
+  static ExchangeShape exchange(const FusedLinearAndAlltoall& op, const Config& c, int64_t identity) {
+    ExchangeShape shape = op.exchange(c.get_int("chunk_rows"));
+    shape.identity = identity;
     return shape;
   }
 
@@ -291,93 +180,109 @@ class Builder {
   Var own_rows_;
 };
 
-// --- the call that is measured and verified: that of the longest rank
+struct InputProductKernel {
+  FusedLinearAndAlltoall op;
 
-void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Workload& w = *p.workload;
-  const GroupedHeads heads(w);
-  const Linear whole = whole_product(w);
-  const auto t = tensors_of(whole, p.tensors);
-  const std::vector<int64_t> own_columns = product_of(w).columns();
-  const int self = longest_rank(w);
-  outputs.assign(kNumWeights, {});
-  for (const int64_t row : rows) {
-    const RowPlace place = place_of_row(row, p.symbols[0], world_size_of(w));
-    std::vector<std::vector<double>> all(kNumWeights);
-    if (place.rank == self) {
-      const std::vector<std::vector<double>> x{read_row(p.tensors[0], place.row)};
-      linear_op::reference_epilogue(whole, t, {&row, 1}, linear_op::reference_products(whole, t, x), all);
-    }
-    int64_t staged = 0;
-    for (size_t i = 0; i < all.size(); ++i) {
-      const bool of_keys = i > 0;
-      int64_t first = heads.first(self, of_keys);
-      if (place.rank != self) {
-        all[i] = staged_row(p, linear_alltoall_exchange(w), 0, place.rank, place.row);
-        first = staged;
+  /// The tiles that linear has for a rank's rows.
+  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
+    return configs_of(
+        std::string(op.kName), target, tiles(threads, length, target),
+        [&](const Config& config) { return predict_us(config, threads, length, target); }, schedules_of);
+  }
+
+  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
+    return part_of(op).predict_us(Tile::from(config), threads, rows_of_rank(length), target) * op.ranks.size();
+  }
+
+  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
+    Builder(b, op, c, identity).build();
+  }
+
+  autotune::SizeExpr programs(const Config& c) const {
+    const Tile t = Tile::from(c);
+    const int64_t ranks = op.ranks.world_size;
+    const int64_t per_block = ranks * linear_op::column_blocks(part_of(op), t.block_n) + ranks - 1;
+    return {per_block, {{0, ranks * t.block_m}}, 1};
+  }
+
+  std::vector<autotune::Workspace> workspaces(const Config& c) const {
+    const int64_t ranks = op.ranks.world_size;
+    return {{"counters", DType::i32, autotune::SizeExpr{ranks, {{0, ranks * c.get_int("chunk_rows")}}, 1}}};
+  }
+
+  void reference(const Problem& p, const Linear::Tensors<Tensor>& t, std::span<const int64_t> rows,
+                 Linear::Tensors<std::vector<double>>& out) const {
+    const Linear whole = op.product();
+    const GroupedHeads heads = op.cut();
+    const std::vector<int64_t> staged_columns = part_of(op).columns();
+    const int64_t self = op.ranks.longest();
+    std::vector<double>* const outputs[kNumWeights] = {&out.y, &out.y2, &out.y3};
+    for (const int64_t row : rows) {
+      const RowPlace place = place_of_row(RowLayout::contiguous, row, p.symbols[0], op.ranks.size());
+      const bool is_own = place.rank == self;
+      std::array<std::vector<double>, kNumWeights> all;
+      if (is_own) {
+        const auto products = linear_op::reference_products(whole, t, {read_row(t.x, place.row)});
+        all = linear_op::reference_epilogue(whole, t, {&row, 1}, products).outputs();
+      } else {
+        all.fill(staged_row(p, exchange_of(op), 0, place.rank, place.row));
       }
-      const auto begin = all[i].begin() + first;
-      outputs[i].insert(outputs[i].end(), begin, begin + heads.columns(self, of_keys));
-      staged += own_columns[i];
+      int64_t staged = 0;
+      for (int i = 0; i < kNumWeights; ++i) {
+        const auto begin = all[i].begin() + (is_own ? heads.first(self, of_keys(i)) : staged);
+        outputs[i]->insert(outputs[i]->end(), begin, begin + heads.columns(self, of_keys(i)));
+        staged += staged_columns[i];
+      }
     }
   }
-}
+
+  autotune::Cost cost(std::span<const int64_t> symbols) const {
+    return cost_of(op.product(), num_rows(RowLayout::contiguous, op.ranks.longest(), symbols[0], op.ranks.size()));
+  }
+  autotune::OpDef::Tolerance tolerance(int64_t) const { return kernels::tolerance(op.dtype, op.k); }
+
+ private:
+  int64_t rows_of_rank(int64_t length) const { return std::max<int64_t>(1, cdiv(length, op.ranks.world_size)); }
+
+  /// Where the heads of three outputs go takes registers as well.
+  std::vector<Tile> tiles(int threads, int64_t length, const Target& target) const {
+    constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
+    const Linear product = part_of(op);
+    const bool is_f32 = op.dtype == DType::f32;
+    std::vector<Tile> tiles = with_room(product.tiles(threads, rows_of_rank(length), target), product, is_f32);
+    std::erase_if(tiles, [&](const Tile& tile) {
+      if (!tile.is_of_gpu()) return false;
+      const int64_t values = linear_op::values_of_block(product, tile) / tile.threads();
+      return is_f32 ? values >= kMostValuesOfF32 : values >= kMostValues && tile.block_n > kMostColumns;
+    });
+    return tiles;
+  }
+};
 
 }  // namespace
 
-ExchangeShape linear_alltoall_exchange(const Workload& w, int64_t chunk_rows) {
-  const GroupedHeads heads(w);
-  const int64_t columns = heads.most_columns(false) + 2 * heads.most_columns(true);
-  return {world_size_of(w), 0, {{PhaseShape::Rows::of_source, w.dtype, columns, chunk_rows}}};
+void FusedLinearAndAlltoall::fields(FieldVisitor& v) {
+  ranks.fields(v);
+  v.integer("heads", heads, 1, kMaxHeads);
+  v.integer("kv_heads", kv_heads, 1, kMaxHeads);
+  if (kv_heads > 0 && heads % kv_heads)
+    v.refuse("kv_heads",
+             "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
+  v.integer("head_dim", head_dim, 1, kMaxFeatures / kMaxHeads);
+  v.integer("k", k, 1, kMaxFeatures);
+  v.flag("bias", bias);
 }
 
-Workload FusedLinearAndAlltoall::workload(const Ranks& ranks) const {
-  return {kName,
-          dtype,
-          1,
-          {{"heads", heads},
-           {"kv_heads", kv_heads},
-           {"head_dim", head_dim},
-           {"k", k},
-           {"bias", int64_t{bias}},
-           {"world_size", int64_t{ranks.world_size}},
-           {"fabric", ranks.fabric}}};
+ExchangeShape FusedLinearAndAlltoall::exchange(int64_t chunk_rows) const {
+  const int64_t columns = cut().most_columns(false) + 2 * cut().most_columns(true);
+  return {ranks.size(), 0, {{PhaseShape::Rows::of_source, dtype, columns, chunk_rows}}};
 }
+
+const Protocol& FusedLinearAndAlltoall::protocol(const Config&) { return gather_protocol(); }
 
 autotune::OpDef fused_linear_and_alltoall() {
-  autotune::OpDef op;
-  op.name = kName;
-  op.version = 4;
-  op.summary = "own heads of x w^T for all rows from own rows of x, in one launch of each rank";
-  op.normalize = normalize;
-  op.schema = schema_of;
-  op.symbols = symbols;
-  add_rank_call(op);
-  op.config_space = space_of;
-  op.default_config = [](const Workload& w, int64_t length, const Target& target) {
-    return tile_configs(w, length, target).front();
-  };
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { Builder(b, w, c).build(); };
-  op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    const Tile t = Tile::from(c);
-    const int64_t ranks = world_size_of(w);
-    const int64_t per_block = ranks * linear_op::column_blocks(product_of(w), t.block_n) + ranks - 1;
-    return {autotune::SizeExpr{per_block, {{0, ranks * t.block_m}}, 1}, {}, {}};
-  };
-  op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    const int64_t ranks = world_size_of(w);
-    return {{"counters", DType::i32, autotune::SizeExpr{ranks, {{0, ranks * c.get_int("chunk_rows")}}, 1}}};
-  };
-  op.predict_us = predict_us;
-  op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
-    return fill_channel_arg(p, arg, linear_alltoall_exchange(*p.workload), longest_rank(*p.workload), seed);
-  };
-  op.reference = reference;
-  op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    return cost_of(whole_product(w), own_rows(w, symbols[0]));
-  };
-  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("k")); };
-  return op;
+  return rank_op<InputProductKernel>("own heads of x w^T for all rows from own rows of x, in one launch of each rank",
+                                     4);
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -6,141 +6,122 @@
 
 #include "kernels/linear/linear_tile.h"
 #include "kernels/op/row_kernel.h"
-#include "kernels/op/tolerance.h"
-#include "kernels/op/workload_reader.h"
-#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
-#include "kernels/seqpar/rank_call.h"
 
 namespace seqtile::kernels::seqpar {
 
-using autotune::ArgRole;
 using autotune::Config;
 using autotune::Problem;
-using autotune::Schema;
-using autotune::Workload;
-using linear_op::numbered;
 using matmul_backward_op::Schedule;
 using matmul_backward_op::Shape;
+using Trailing = SequenceParallelTrailingMatmulBackward;
+using Leading = SequenceParallelLeadingMatmulBackward;
 
 namespace {
 
-constexpr const char *kTrailing = "sequence_parallel_trailing_matmul_backward",
-                     *kLeading = "sequence_parallel_leading_matmul_backward";
+constexpr std::array<std::string_view, 2> kGradientNames = {"operand", "f32"};
 
-Workload normalize(const Workload& given) {
-  WorkloadReader reader(given);
-  read_rank_fields(reader);
-  reader.required("n", 1, kMaxFeatures);
-  reader.required("k", 1, kMaxFeatures);
-  if (given.operation == kLeading) {
-    const int64_t n2 = reader.integer("n2", 0, 0, kMaxFeatures), n3 = reader.integer("n3", 0, 0, kMaxFeatures);
-    if (n3 && !n2) reader.refuse("n3", "needs n2: weights are numbered without gaps");
-    reader.choice("transport", {"f32", "bf16", "f16"});
-  }
-  reader.flag("accumulate");
-  reader.choice("gradient", {"operand", "f32"});
-  return reader.finish();
-}
-
-Schema schema_of(const Workload& w) {
-  const Shape s(w);
-  Schema schema;
-  const auto add = [&](const std::string& name, ArgRole role, DType dtype, autotune::Dim rows, int64_t columns) {
-    schema.args.push_back({name, role, dtype, {std::move(rows), columns}});
-  };
-  const auto add_each = [&](const char* name, ArgRole role, DType dtype) {
-    for (size_t i = 0; i < s.n.size(); ++i) add(numbered(name, static_cast<int>(i)), role, dtype, s.n[i], s.k);
-  };
-  if (s.is_trailing) add("dz", ArgRole::input, s.dtype, "own_rows", s.n[0]);
-  for (size_t i = 0; !s.is_trailing && i < s.n.size(); ++i)
-    add(numbered("dy", static_cast<int>(i)), ArgRole::input, s.dtype, "length", s.n[i]);
-  add_each("w", ArgRole::weight, s.dtype);
-  add(s.is_trailing ? "u" : "x", ArgRole::input, s.dtype, s.is_trailing ? "length" : "own_rows", s.k);
-  if (s.accumulate) add_each("before", ArgRole::input, s.dw_dtype);
-  add(s.is_trailing ? "du" : "dx", ArgRole::output, s.dtype, s.is_trailing ? "length" : "own_rows", s.k);
-  add_each("dw", ArgRole::output, s.dw_dtype);
-  for (size_t i = 0; s.accumulate && i < s.n.size(); ++i)
-    schema.args[schema.args.size() - s.n.size() + i].in_place = {numbered("before", static_cast<int>(i))};
-  schema.symbols.push_back("own_rows");
-  add_channel_args(schema);
-  return schema;
-}
-
-autotune::OpDef::Tolerance tolerance_of(const Workload& w, int64_t length) {
-  const Shape s(w);
-  const autotune::OpDef::Tolerance over_rows = tolerance(s.dw_dtype, length);
-  autotune::OpDef::Tolerance result = tolerance(s.dtype, s.depth() * (s.is_trailing ? 1 : s.world_size));
-  if (!s.is_trailing && s.transport != DType::f32)  // each partial sum is rounded: see fused_linear.cpp
-    result.absolute += storage_epsilon(s.transport) * s.world_size;
-  return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
-}
-
-/// Both products; of what is gathered the rows of all ranks are read, of what is summed up the own ones are written.
-autotune::Cost cost_of(const Workload& w, std::span<const int64_t> symbols) {
-  const Shape s(w);
-  const double rows = static_cast<double>(symbols[0]), n = static_cast<double>(s.depth()), k = static_cast<double>(s.k);
-  const double bytes = static_cast<double>(dtype_bytes(s.dtype)), own = static_cast<double>(symbols[1]);
-  const double dw_bytes = n * k * static_cast<double>(dtype_bytes(s.dw_dtype));
-  return {4 * rows * n * k, (rows * (n + k) + n * k) * bytes + (s.accumulate ? dw_bytes : 0),
-          (s.is_trailing ? rows : own) * k * bytes + dw_bytes};
-}
-
-/// The fields of both operations, from an argument struct.
 template <class Op>
-Workload workload_of(const char* name, const Op& op, const Ranks& ranks) {
-  return {name,
-          op.dtype,
-          1,
-          {{"world_size", int64_t{ranks.world_size}},
-           {"fabric", ranks.fabric},
-           {"n", op.n},
-           {"k", op.k},
-           {"accumulate", int64_t{op.accumulate}},
-           {"gradient", std::string(op.f32_gradient ? "f32" : "operand")}}};
+Shape shape_of(const Op& op) {
+  Shape s{.operation = op.kName,
+          .is_trailing = std::is_same_v<Op, Trailing>,
+          .ranks = op.ranks,
+          .n = {op.n},
+          .k = op.k,
+          .accumulate = op.accumulate,
+          .dtype = op.dtype,
+          .dw_dtype = op.dw_dtype(),
+          .transport = op.dtype};
+  if constexpr (std::is_same_v<Op, Leading>) {
+    s.transport = op.transport;
+    for (const int64_t more : {op.n2, op.n3})
+      if (more) s.n.push_back(more);
+  }
+  return s;
 }
 
-autotune::OpDef base(const char* name, const char* summary) {
-  autotune::OpDef op;
-  op.version = 5;
-  op.name = name;
-  op.summary = summary;
-  op.normalize = normalize;
-  op.schema = schema_of;
-  op.symbols = [](const Workload& w, int64_t length) {
-    return symbols_of(w, length, true, matmul_backward_exchange(w));
-  };
-  add_rank_call(op);
-  op.config_space = matmul_backward_op::config_space;
-  op.default_config = matmul_backward_op::default_config;
-  op.predict_us = matmul_backward_op::predict_us;
-  op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {num_programs(Shape(w), Schedule::from(c)), {}, {}};
-  };
-  op.cost = cost_of;
-  op.fill = matmul_backward_op::fill;
-  op.reference = matmul_backward_op::reference;
-  op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) { return tolerance_of(w, symbols[0]); };
-  return op;
+template <class T>
+matmul_backward_op::Tensors<T> by_weight(const Trailing& op, const Trailing::Tensors<T>& t) {
+  return {t.dz, {t.u}, {t.w}, op.accumulate ? std::vector<T>{t.before} : std::vector<T>{}, {t.dw}, t.du};
 }
+
+template <class T>
+matmul_backward_op::Tensors<T> by_weight(const Leading& op, const Leading::Tensors<T>& t) {
+  const auto there = [count = shape_of(op).n.size()](std::vector<T> of_weights) {
+    of_weights.resize(count);
+    return of_weights;
+  };
+  return {t.x,
+          there({t.dy, t.dy2, t.dy3}),
+          there({t.w, t.w2, t.w3}),
+          op.accumulate ? there({t.before, t.before2, t.before3}) : std::vector<T>{},
+          there({t.dw, t.dw2, t.dw3}),
+          t.dx};
+}
+
+template <class Op>
+struct BackwardKernel {
+  static constexpr bool kIsTrailing = std::is_same_v<Op, Trailing>;
+  Op op;
+
+  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
+    return matmul_backward_op::configs(shape_of(op), threads, length, target);
+  }
+
+  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
+    return matmul_backward_op::predict_us(shape_of(op), config, threads, length, target);
+  }
+
+  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
+    matmul_backward_op::build(b, shape_of(op), Schedule::from(c), by_weight(op, views_of(op, b)), identity);
+  }
+
+  autotune::SizeExpr programs(const Config& c) const { return num_programs(shape_of(op), Schedule::from(c)); }
+
+  std::vector<autotune::Workspace> workspaces(const Config& c) const {
+    if (kIsTrailing) return {{"counters", DType::i32, {1}}};
+    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), ReduceForm::scatter, op.ranks.size())}};
+  }
+
+  bool fill(const Problem& p, size_t arg, uint64_t seed) const {
+    return matmul_backward_op::fill(p, shape_of(op), arg, seed);
+  }
+
+  void reference(const Problem& p, const typename Op::template Tensors<Tensor>& t, std::span<const int64_t> rows,
+                 typename Op::template Tensors<std::vector<double>>& out) const {
+    std::vector<std::vector<double>> results = matmul_backward_op::reference(p, shape_of(op), by_weight(op, t), rows);
+    std::vector<std::vector<double>*> outputs;
+    if constexpr (kIsTrailing) outputs = {&out.du, &out.dw};
+    else outputs = {&out.dx, &out.dw, &out.dw2, &out.dw3};
+    for (size_t i = 0; i < results.size(); ++i) *outputs[i] = std::move(results[i]);
+  }
+
+  /// Both products read the rows of all ranks; a rank's share of the sums over ranks is written.
+  autotune::Cost cost(std::span<const int64_t> symbols) const {
+    const Shape s = shape_of(op);
+    const double rows = static_cast<double>(symbols[0]), own = static_cast<double>(symbols[1]);
+    const double n = static_cast<double>(s.depth()), k = static_cast<double>(s.k);
+    const double bytes = static_cast<double>(dtype_bytes(s.dtype));
+    const double dw_bytes = n * k * static_cast<double>(dtype_bytes(s.dw_dtype));
+    return {4 * rows * n * k, (rows * (n + k) + n * k) * bytes + (s.accumulate ? dw_bytes : 0),
+            (s.is_trailing ? rows : own) * k * bytes + dw_bytes};
+  }
+
+  autotune::OpDef::Tolerance tolerance(int64_t length) const {
+    const Shape s = shape_of(op);
+    const autotune::OpDef::Tolerance over_rows = kernels::tolerance(s.dw_dtype, length);
+    auto result = kernels::tolerance(s.dtype, s.depth() * (s.is_trailing ? 1 : s.ranks.world_size));
+    if (!s.is_trailing && s.transport != DType::f32)  // each partial sum is rounded: see fused_linear.cpp
+      result.absolute += storage_epsilon(s.transport) * s.ranks.size();
+    return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
+  }
+};
 
 }  // namespace
 
 namespace matmul_backward_op {
-
-Shape::Shape(const Workload& w)
-    : is_trailing(w.operation == kTrailing),
-      world_size(world_size_of(w)),
-      n{w.fields.get_int("n")},
-      k(w.fields.get_int("k")),
-      accumulate(w.fields.get_int("accumulate") != 0),
-      dtype(w.dtype),
-      dw_dtype(w.fields.get_string("gradient") == "f32" ? DType::f32 : w.dtype),
-      transport(is_trailing ? w.dtype : parse_dtype(w.fields.get_string("transport")).value()) {
-  for (const char* field : {"n2", "n3"})
-    if (const int64_t rows = w.fields.get_int(field, 0)) n.push_back(rows);
-}
 
 int64_t Shape::depth() const {
   int64_t sum = 0;
@@ -156,7 +137,7 @@ std::vector<LinearWgrad> Shape::gradients() const {
 
 ExchangeShape exchange_of(const Shape& s, int64_t identity, int64_t chunk_rows) {
   using Rows = PhaseShape::Rows;
-  ExchangeShape shape{s.world_size, identity, {}};
+  ExchangeShape shape{s.ranks.size(), identity, {}};
   shape.phases.push_back({Rows::of_source, s.dtype, s.is_trailing ? s.n[0] : s.k, chunk_rows});
   if (!s.is_trailing) shape.phases.push_back({Rows::of_owner, s.transport, s.k, chunk_rows});
   return shape;
@@ -171,43 +152,41 @@ PartialShape partials_of(const Shape& s, const linear_op::Tile& dgrad) {
 
 }  // namespace matmul_backward_op
 
-ExchangeShape matmul_backward_exchange(const Workload& w, int64_t chunk_rows) {
-  return matmul_backward_op::exchange_of(Shape(w), 0, chunk_rows);
+void Trailing::fields(FieldVisitor& v) {
+  ranks.fields(v);
+  v.integer("n", n, 1, kMaxFeatures);
+  v.integer("k", k, 1, kMaxFeatures);
+  v.flag("accumulate", accumulate);
+  v.choice("gradient", f32_gradient, kGradientNames);
 }
 
-Workload SequenceParallelTrailingMatmulBackward::workload(const Ranks& ranks) const {
-  return workload_of(kTrailing, *this, ranks);
+ExchangeShape Trailing::exchange(int64_t chunk_rows) const { return exchange_of(shape_of(*this), 0, chunk_rows); }
+
+const Protocol& Trailing::protocol(const Config& config) { return protocol_of_gather(transfer_of(config)); }
+
+void Leading::fields(FieldVisitor& v) {
+  ranks.fields(v);
+  v.integer("n", n, 1, kMaxFeatures);
+  v.integer("k", k, 1, kMaxFeatures);
+  v.integer("n2", n2, 0, kMaxFeatures);
+  v.integer("n3", n3, 0, kMaxFeatures);
+  if (n3 && !n2) v.refuse("n3", "needs n2: weights are numbered without gaps");
+  v.storage_type("transport", transport);
+  v.flag("accumulate", accumulate);
+  v.choice("gradient", f32_gradient, kGradientNames);
 }
 
-Workload SequenceParallelLeadingMatmulBackward::workload(const Ranks& ranks) const {
-  Workload w = workload_of(kLeading, *this, ranks);
-  w.fields.set("n2", n2);
-  w.fields.set("n3", n3);
-  w.fields.set("transport", std::string(dtype_name(transport)));
-  return w;
-}
+ExchangeShape Leading::exchange(int64_t chunk_rows) const { return exchange_of(shape_of(*this), 0, chunk_rows); }
+
+const Protocol& Leading::protocol(const Config&) { return gather_beside_reduce_scatter_protocol(); }
 
 autotune::OpDef sequence_parallel_trailing_matmul_backward() {
-  autotune::OpDef op = base(kTrailing, "gather(dz) w and gather(dz)^T u, in one launch of each rank");
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_trailing(b, Shape(w), Schedule::from(c), identity_of(w, c));
-  };
-  op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, {1}}};
-  };
-  return op;
+  return rank_op<BackwardKernel<Trailing>>("gather(dz) w and gather(dz)^T u, in one launch of each rank", 5);
 }
 
 autotune::OpDef sequence_parallel_leading_matmul_backward() {
-  autotune::OpDef op =
-      base(kLeading, "own rows of the sum over ranks of dy w, and dy^T gather(x), in one launch of each");
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_leading(b, Shape(w), Schedule::from(c), identity_of(w, c));
-  };
-  op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), ReduceForm::scatter, world_size_of(w))}};
-  };
-  return op;
+  return rank_op<BackwardKernel<Leading>>(
+      "own rows of the sum over ranks of dy w, and dy^T gather(x), in one launch of each", 5);
 }
 
 }  // namespace seqtile::kernels::seqpar

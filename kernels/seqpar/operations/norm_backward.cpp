@@ -8,65 +8,33 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/norm/rms_norm_backward.h"
 #include "kernels/norm/rms_norm_backward_kernel.h"
 #include "kernels/norm/rms_norm_grid.h"
-#include "kernels/op/typed_op.h"
-#include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
-#include "kernels/seqpar/rank_call.h"
+#include "kernels/seqpar/exchange/rank_op.h"
 
 namespace seqtile::kernels::seqpar {
 
-using autotune::ArgRole;
 using autotune::Config;
 using autotune::Problem;
-using autotune::Schema;
-using autotune::Workload;
 using rms_norm_backward_op::Workspaces;
 
 namespace {
 
-constexpr const char* kName = "sequence_parallel_rms_norm_backward";
-/// What a rank computes before the sum.
-RmsNormBackward norm_of(const Workload& w) { return op_of<RmsNormBackward>(w); }
-
-Workload normalize(const Workload& given) {
-  WorkloadReader reader(given);
-  read_rank_fields(reader);
-  read_fields<RmsNormBackward>(reader);
-  reader.choice("layout", {"contiguous", "zigzag"});
-  return reader.finish();
-}
-
-Schema schema_of(const Workload& w) {
-  Schema schema = kernels::schema_of(norm_of(w)).schema;
-  for (autotune::ArgSpec& arg : schema.args)
-    if (arg.dims[0].symbol == "length") arg.dims[0] = "own_rows";
-  add_sequence_arg(schema);
-  schema.symbols.push_back("own_rows");
-  add_channel_args(schema);
-  return schema;
-}
-
-int64_t rows_of_rank(const Workload& w, int64_t length) {
-  return std::max<int64_t>(1, most_rows(layout_of(w), length, world_size_of(w)));
-}
-
-// --- the kernel
-
 class Builder {
  public:
-  Builder(KernelBuilder& b, const Workload& w, const Config& c, const Target& target)
+  Builder(KernelBuilder& b, const SequenceParallelRmsNormBackward& op, const Config& c, const Target& target,
+          int64_t identity)
       : b_(b),
-        norm_(norm_of(w)),
+        norm_(op.norm),
         config_(c),
         target_(target),
-        world_size_(world_size_of(w)),
+        world_size_(op.ranks.size()),
         v_(views_of(norm_, b)),
         length_(b.size(b.view("sequence", DType::i8, {kDynamic}), 0)),
         channel_(declare_channel(b, [&] { workspaces_ = Workspaces(b, c); })),
-        ex_(b, gather_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number, length_) {}
+        ex_(b, gather_protocol(), exchange(op, identity), channel_.block, channel_.counters, channel_.number, length_) {
+  }
 
   void build() {
     Var rows = ex_.num_rows(ex_.rank());
@@ -88,9 +56,9 @@ class Builder {
   }
 
  private:
-  static ExchangeShape exchange(const Workload& w, const Config& c) {
-    ExchangeShape shape = norm_backward_exchange(w);
-    shape.identity = identity_of(w, c);
+  static ExchangeShape exchange(const SequenceParallelRmsNormBackward& op, int64_t identity) {
+    ExchangeShape shape = exchange_of(op);
+    shape.identity = identity;
     return shape;
   }
   Var one() { return b_.constant(DType::i64, int64_t{1}); }
@@ -136,109 +104,82 @@ class Builder {
   Exchange ex_;
 };
 
-// --- the call that is measured and verified: that of the longest rank
+struct NormKernel {
+  SequenceParallelRmsNormBackward op;
 
-bool fill(const Problem& p, size_t arg, uint64_t seed) {
-  const Workload& w = *p.workload;
-  if (fill_sequence_arg(p, arg)) return true;
-  if (fill_channel_arg(p, arg, norm_backward_exchange(w), longest_rank(w), seed)) return true;
-  if (p.schema->args[arg].role != ArgRole::weight) return false;
-  fill_normal(p.tensors[arg], 1 - norm_of(w).weight_offset, 0.1, seed);
-  return true;
-}
-
-void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Workload& w = *p.workload;
-  const RmsNormBackward norm = norm_of(w);
-  const auto t = tensors_of(norm, p.tensors);
-  const std::vector<double> weight = read_row(t.weight, 0);
-  const auto gradients = [&](int64_t row) {
-    return rms_norm_backward_op::reference_row(norm, read_row(t.dy, row), read_row(t.x, row), weight);
-  };
-  outputs.assign(2, {});
-  for (const int64_t row : rows) {
-    if (row < t.dy.sizes[0]) {
-      std::vector<double> dx = gradients(row).dx;
-      const std::vector<double> beside = norm.residual ? read_row(t.residual, row) : std::vector<double>();
-      for (size_t i = 0; i < beside.size(); ++i) dx[i] += beside[i];
-      outputs[0].insert(outputs[0].end(), dx.begin(), dx.end());
-    }
-    if (row != 0) continue;
-    outputs[1].assign(weight.size(), 0.0);
-    const auto add = [&](const std::vector<double>& terms) {
-      for (size_t i = 0; i < terms.size(); ++i) outputs[1][i] += terms[i];
-    };
-    for (int64_t other = 0; other < t.dy.sizes[0]; ++other) add(gradients(other).terms);
-    for (int source = 0; source < longest_rank(w); ++source)
-      add(staged_row(p, norm_backward_exchange(w), 0, source, 0));
+  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
+    return rms_norm_grid::config_space(op.norm, threads, rows_of_rank(length), target).enumerate();
   }
-}
+  Config default_config(int threads, int64_t length, const Target& target) const {
+    return rms_norm_grid::default_config(op.norm, threads, rows_of_rank(length), target);
+  }
+  double predict_us(const Config& c, int threads, int64_t length, const Target& target) const {
+    return rms_norm_grid::predict_us(op.norm, c, threads, rows_of_rank(length), target);
+  }
+  void build(KernelBuilder& b, const Config& c, const Target& target, int64_t identity) const {
+    Builder(b, op, c, target, identity).build();
+  }
+  autotune::SizeExpr programs(const Config& c) const { return {c.get_int("programs") + 2}; }
+  std::vector<autotune::Workspace> workspaces(const Config& c) const {
+    std::vector<autotune::Workspace> workspaces = rms_norm_grid::workspaces(op.norm.n, c);
+    workspaces.push_back({"counters", DType::i32, {1}});
+    return workspaces;
+  }
+  autotune::Cost cost(std::span<const int64_t> symbols) const {
+    return cost_of(op.norm, num_rows(op.layout, op.ranks.longest(), symbols[0], op.ranks.size()));
+  }
+  autotune::OpDef::Tolerance tolerance(int64_t length) const { return op.norm.tolerance(std::max<int64_t>(length, 1)); }
+
+  void reference(const Problem& p, const RmsNormBackward::Args& t, std::span<const int64_t> rows,
+                 RmsNormBackward::Tensors<std::vector<double>>& out) const {
+    const std::vector<double> weight = read_row(t.weight, 0);
+    const auto gradients = [&](int64_t row) {
+      return rms_norm_backward_op::reference_row(op.norm, read_row(t.dy, row), read_row(t.x, row), weight);
+    };
+    for (const int64_t row : rows) {
+      if (row < t.dy.sizes[0]) {
+        std::vector<double> dx = gradients(row).dx;
+        const std::vector<double> beside = op.norm.residual ? read_row(t.residual, row) : std::vector<double>();
+        for (size_t i = 0; i < beside.size(); ++i) dx[i] += beside[i];
+        out.dx.insert(out.dx.end(), dx.begin(), dx.end());
+      }
+      if (row == 0) out.dweight = sum_of_terms(p, t.dy.sizes[0], gradients, weight.size());
+    }
+  }
+
+ private:
+  int64_t rows_of_rank(int64_t length) const {
+    return std::max<int64_t>(1, most_rows(op.layout, length, op.ranks.size()));
+  }
+
+  /// dweight: the terms of own rows, then what peers have sent.
+  std::vector<double> sum_of_terms(const Problem& p, int64_t own_rows, const auto& gradients, size_t n) const {
+    std::vector<double> sum(n);
+    const auto add = [&](const std::vector<double>& terms) {
+      for (size_t i = 0; i < n; ++i) sum[i] += terms[i];
+    };
+    for (int64_t row = 0; row < own_rows; ++row) add(gradients(row).terms);
+    for (int source = 0; source < op.ranks.longest(); ++source) add(staged_row(p, exchange_of(op), 0, source, 0));
+    return sum;
+  }
+};
 
 }  // namespace
 
-ExchangeShape norm_backward_exchange(const Workload& w) {
-  const PhaseShape row{PhaseShape::Rows::fixed, DType::f32, w.fields.get_int("n"), 1, 1};
-  return {world_size_of(w), 0, {row}, 0, layout_of(w)};
+void SequenceParallelRmsNormBackward::fields(FieldVisitor& v) {
+  ranks.fields(v);
+  norm.fields(v);
+  v.choice("layout", layout, kRowLayoutNames);
 }
-
-Workload SequenceParallelRmsNormBackward::workload(const Ranks& ranks) const {
-  return {kName,
-          dtype,
-          1,
-          {{"n", n},
-           {"eps", eps},
-           {"residual", int64_t{residual}},
-           {"weight_offset", weight_offset},
-           {"layout", layout},
-           {"world_size", int64_t{ranks.world_size}},
-           {"fabric", ranks.fabric}}};
+ExchangeShape SequenceParallelRmsNormBackward::exchange(int64_t) const {
+  const PhaseShape row{PhaseShape::Rows::fixed, DType::f32, norm.n, 1, 1};
+  return {ranks.size(), 0, {row}, 0, layout};
 }
-
-Call SequenceParallelRmsNormBackward::pack(const Args& a, int64_t length) {
-  const Tensor sequence = sequence_tensor(length);
-  Tensor dweight = a.dweight;  // one row, as the operation sees it
-  if (dweight.rank == 1) dweight = make_tensor(dweight.data, dweight.dtype, {1, dweight.sizes[0]});
-  return Call(length, {&a.dy, &a.x, &a.residual, &a.weight, &a.dx, &dweight, &sequence});
-}
+const Protocol& SequenceParallelRmsNormBackward::protocol(const Config&) { return gather_protocol(); }
 
 autotune::OpDef sequence_parallel_rms_norm_backward() {
-  autotune::OpDef op;
-  op.name = kName;
-  op.version = 4;
-  op.summary = "gradients of a root-mean-square norm of own rows, its weight's summed over the ranks in the launch";
-  op.normalize = normalize;
-  op.schema = schema_of;
-  op.symbols = [](const Workload& w, int64_t length) { return symbols_of(w, length, true, norm_backward_exchange(w)); };
-  add_rank_call(op);
-  op.config_space = [](const Workload& w, int64_t length, const Target& target) {
-    return rms_norm_grid::config_space(norm_of(w), w.threads, rows_of_rank(w, length), target);
-  };
-  op.default_config = [](const Workload& w, int64_t length, const Target& target) {
-    return rms_norm_grid::default_config(norm_of(w), w.threads, rows_of_rank(w, length), target);
-  };
-  op.predict_us = [](const Workload& w, const Config& c, int64_t length, const Target& target) {
-    return rms_norm_grid::predict_us(norm_of(w), c, w.threads, rows_of_rank(w, length), target);
-  };
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target& target) {
-    Builder(b, w, c, target).build();
-  };
-  op.grid = [](const Workload&, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {autotune::SizeExpr{c.get_int("programs") + 2}, {}, {}};
-  };
-  op.workspaces = [](const Workload& w, const Config& c) {
-    std::vector<autotune::Workspace> workspaces = rms_norm_grid::workspaces(norm_of(w).n, c);
-    workspaces.push_back({"counters", DType::i32, {1}});
-    return workspaces;
-  };
-  op.fill = fill;
-  op.reference = reference;
-  op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    return cost_of(norm_of(w), own_rows(w, symbols[0]));
-  };
-  op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {
-    return norm_of(w).tolerance(std::max<int64_t>(symbols[0], 1));
-  };
-  return op;
+  return rank_op<NormKernel>(
+      "gradients of a root-mean-square norm of own rows, its weight's summed over the ranks in the launch", 4);
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -5,35 +5,35 @@
 // A norm's weight is whole on every rank and all rows add to its gradient. Each rank sends the sum over its own rows,
 // one row in f32, to all others; every rank adds them up from rank 0 on and gets the same bits.
 #pragma once
-#include <string>
-
-#include "autotune/op_def.h"
-#include "kernels/op/call.h"
-#include "kernels/seqpar/exchange/exchange.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "kernels/norm/rms_norm_backward.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
 
 namespace seqtile::kernels::seqpar {
 
 /// RmsNormBackward of own rows, with dweight summed over the rows of all ranks. A rank without rows takes part.
 struct SequenceParallelRmsNormBackward {
-  int64_t n = 0;
-  double eps = 1e-5;
-  bool residual = false;  ///< adds the gradient that reaches x beside the norm
-  double weight_offset = 0;
-  std::string layout = "contiguous";  ///< "contiguous" | "zigzag": how many rows a rank owns
-  DType dtype = DType::f32;
+  static constexpr std::string_view kName = "sequence_parallel_rms_norm_backward";
+  static constexpr std::array<std::string_view, 0> kShares = {};
+  RmsNormBackward norm = {};
+  RowLayout layout = RowLayout::contiguous;  ///< how many rows a rank owns
+  Ranks ranks = {};                          ///< prepare() sets them
 
-  /// Shapes: dy, x, residual, dx [own rows, n]; weight [n]; dweight [n] f32. x is what the norm saw: of a norm with
-  /// residual, its sum. dx may be dy or residual.
-  struct Args {
-    Tensor dy, x, residual, weight, dx, dweight;
-  };
-  autotune::Workload workload(const Ranks& ranks) const;
-  static Call pack(const Args& a, int64_t length);
+  /// Shapes: as RmsNormBackward's, with own rows instead of the length. dx may be dy or residual.
+  template <class T>
+  using Tensors = RmsNormBackward::Tensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    CutTensors cut(v, {{"dy", kOwnRows}, {"x", kOwnRows}, {"residual", kOwnRows}, {"dx", kOwnRows}});
+    norm.tensors(cut, t);
+  }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+  DType& storage() { return norm.dtype; }
+  const DType& storage() const { return norm.dtype; }
+
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
 };
-
-/// What the operation exchanges.
-ExchangeShape norm_backward_exchange(const autotune::Workload& workload);
 
 autotune::OpDef sequence_parallel_rms_norm_backward();
 

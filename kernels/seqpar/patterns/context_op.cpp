@@ -4,101 +4,86 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention_backward.h"
-#include "kernels/op/row_kernel.h"
+#include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 
 namespace seqtile::kernels::seqpar {
 
 using autotune::Config;
-using autotune::OpDef;
-using autotune::Workload;
 
-namespace {
+ContextOp::ContextOp(const autotune::OpDef& plain, autotune::Workload attention, const Ranks& ranks, RowLayout layout,
+                     LeavesRoom leaves_room)
+    : plain_(plain),
+      attention_(std::move(attention)),
+      ranks_(ranks),
+      layout_(layout),
+      leaves_room_(std::move(leaves_room)) {}
 
-constexpr const char* kPlainFields[] = {"heads", "kv_heads", "head_dim", "causal", "scale"};
-
-/// A rank's rows of what is known of the whole sequence.
-int64_t rows_of_rank(const Workload& w, int64_t length) {
-  return std::max<int64_t>(1, most_rows(layout_of(w), length, world_size_of(w)));
+int64_t ContextOp::rows_of_rank(int64_t length) const {
+  return std::max<int64_t>(1, most_rows(layout_, length, ranks_.size()));
 }
 
-std::vector<Config> schedules_of(const Workload& w, const Config& tile, const Target& target) {
-  return transfer_schedules(tile, {"", "serial"}, push_programs(target, w.threads), may_pull(target, world_size_of(w)),
+autotune::Workload ContextOp::with_threads(int threads) const {
+  autotune::Workload attention = attention_;
+  attention.threads = threads;
+  return attention;
+}
+
+std::vector<Config> ContextOp::schedules(const Config& tile, int threads, const Target& target) const {
+  return transfer_schedules(tile, {"", "serial"}, push_programs(target, threads), may_pull(target, ranks_.size()),
                             tile.get_int("block_n"));
 }
 
-/// On GPUs those that leave room; where none does those of longer sequences, and all where there are none either.
-std::vector<Config> tiles_for(const ContextTiles& tiles, const Workload& w, int64_t length, const Target& target) {
+/// On GPUs the tiles that leave room; where none does the tiles of longer sequences, and all where none of those does.
+std::vector<Config> ContextOp::tiles(int threads, int64_t length, const Target& target) const {
   constexpr int64_t kMostRows = 64;
-  const Workload plain = plain_workload(tiles.plain, w);
-  const int64_t own_rows = rows_of_rank(w, length);
+  const autotune::Workload attention = with_threads(threads);
+  const int64_t own_rows = rows_of_rank(length);
   const auto tiles_of = [&](int64_t rows) {
-    return tiles.plain.config_space(plain, rows, portable(target)).enumerate();
+    return plain_.config_space(attention, rows, portable(target)).enumerate();
   };
   for (int64_t rows = own_rows; target.is_gpu() && rows <= std::max(own_rows, kMostRows); rows *= 2) {
     std::vector<Config> roomy = tiles_of(rows);
-    std::erase_if(roomy, [&](const Config& tile) { return !tiles.leaves_room(w, tile, target); });
+    std::erase_if(roomy, [&](const Config& tile) { return !leaves_room_(tile, target); });
     if (!roomy.empty()) return roomy;
   }
   return tiles_of(own_rows);
 }
 
-Config default_tile(const ContextTiles& tiles, const Workload& w, int64_t length, const Target& target) {
-  const Workload plain = plain_workload(tiles.plain, w);
-  const Config best = tiles.plain.default_config(plain, rows_of_rank(w, length), portable(target));
-  const std::vector<Config> all = tiles_for(tiles, w, length, target);
+Config ContextOp::default_tile(int threads, int64_t length, const Target& target) const {
+  const Config best = plain_.default_config(with_threads(threads), rows_of_rank(length), portable(target));
+  const std::vector<Config> all = tiles(threads, length, target);
   if (std::ranges::find(all, best) != all.end()) return best;
-  const auto us = [&](const Config& tile) { return context_predicted_us(tiles.plain, w, tile, length, target); };
-  return std::ranges::min(all, {}, us);
+  return std::ranges::min(all, {}, [&](const Config& tile) { return predict_us(tile, threads, length, target); });
 }
 
-}  // namespace
-
-Workload plain_workload(const OpDef& plain, const Workload& w) {
-  Workload attention{plain.name, w.dtype, w.threads, {}};
-  for (const char* name : kPlainFields)
-    if (const auto found = w.fields.values().find(name); found != w.fields.values().end())
-      attention.fields.set(name, found->second);
-  return plain.normalize(attention);
-}
-
-Workload normalize_context(const Workload& given, std::initializer_list<const char*> flags) {
-  WorkloadReader reader(given);
-  read_rank_fields(reader);
-  FieldReader fields(reader);
-  AttentionBackward().fields(fields);  // has those that all attention has, and no others
-  reader.choice("layout", {"contiguous", "zigzag"});
-  for (const char* flag : flags) reader.flag(flag);
-  return reader.finish();
-}
-
-bool fill_context_arg(const autotune::Problem& p, size_t arg, const ExchangeShape& exchange, uint64_t seed) {
-  if (fill_sequence_arg(p, arg)) return true;
-  return fill_channel_arg(p, arg, exchange, longest_rank(*p.workload), seed);
-}
-
-autotune::ConfigSpace context_space(const ContextTiles& tiles, const Workload& w, int64_t length,
-                                    const Target& target) {
-  autotune::ConfigSpace space;
-  const Config best = default_tile(tiles, w, length, target);
-  for (const Config& tile : tiles_for(tiles, w, length, target)) {
-    std::vector<Config> configs = schedules_of(w, tile, target);
-    if (tile != best) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
+std::vector<Config> ContextOp::configs(int threads, int64_t length, const Target& target) const {
+  std::vector<Config> configs;
+  const Config best = default_tile(threads, length, target);
+  for (const Config& tile : tiles(threads, length, target)) {
+    const std::vector<Config> all = schedules(tile, threads, target);
+    configs.insert(configs.end(), all.begin(), tile == best ? all.end() : all.begin() + 1);
   }
-  return space;
+  return configs;
 }
 
-Config context_default(const ContextTiles& tiles, const Workload& w, int64_t length, const Target& target) {
-  return schedules_of(w, default_tile(tiles, w, length, target), target).front();
+Config ContextOp::default_config(int threads, int64_t length, const Target& target) const {
+  return schedules(default_tile(threads, length, target), threads, target).front();
 }
 
-double context_predicted_us(const OpDef& plain, const Workload& w, const Config& config, int64_t length,
-                            const Target& target) {
-  return autotune::predicted_us(plain, plain_workload(plain, w), config, length, portable(target)) / world_size_of(w);
+double ContextOp::predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
+  return autotune::predicted_us(plain_, with_threads(threads), config, length, portable(target)) /
+         static_cast<double>(ranks_.world_size);
 }
 
-std::vector<int64_t> plain_symbols(int64_t length) { return {length, length, length, 1}; }
+autotune::Cost ContextOp::cost(int64_t length) const {
+  const autotune::Cost cost = plain_.cost(attention_, std::vector<int64_t>{length, length, length, 1});
+  const double share = 1.0 / static_cast<double>(ranks_.world_size);
+  return {cost.flops * share, cost.bytes_read, cost.bytes_written * share};
+}
+
+autotune::OpDef::Tolerance ContextOp::tolerance(int64_t length) const {
+  return plain_.tolerance(attention_, std::vector<int64_t>{length, length, length, 1});
+}
 
 }  // namespace seqtile::kernels::seqpar

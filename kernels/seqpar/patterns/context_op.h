@@ -1,41 +1,43 @@
-// kernels/seqpar/patterns/context_op.h -- what attention over the ranks' keys and its backward pass have in common.
-// SPDX-License-Identifier: Apache-2.0
+// kernels/seqpar/patterns/context_op.h -- attention over the ranks' keys, and its backward pass, as the operation of
+// one rank that they are made of. SPDX-License-Identifier: Apache-2.0
 //
 // Both compute with own rows what an operation of one rank, here called plain, computes with all rows. They take its
-// static fields and its tiles, and add how a launch communicates.
+// tiles, and add how a launch communicates.
 #pragma once
-#include <initializer_list>
+#include <functional>
 
 #include "autotune/op_def.h"
-#include "kernels/seqpar/exchange/fused_op.h"
-#include "kernels/seqpar/exchange/transfer.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
-/// What every rank computes, as if it had all rows.
-autotune::Workload plain_workload(const autotune::OpDef& plain, const autotune::Workload& w);
-/// The fields of all operations over ranks, those of attention, and `flags` of the operation's own.
-autotune::Workload normalize_context(const autotune::Workload& given, std::initializer_list<const char*> flags);
+class ContextOp {
+ public:
+  /// The threads of a GPU hold the values of a tile beside what they know of the ranks.
+  using LeavesRoom = std::function<bool(const autotune::Config& tile, const Target& target)>;
+  /// `attention`: the workload of `plain` that has all rows. Requires: `plain` outlives the object.
+  ContextOp(const autotune::OpDef& plain, autotune::Workload attention, const Ranks& ranks, RowLayout layout,
+            LeavesRoom leaves_room);
 
-/// Fills `sequence` and the channel's arguments for the call that is measured: that of the longest rank.
-bool fill_context_arg(const autotune::Problem& p, size_t arg, const ExchangeShape& exchange, uint64_t seed);
+  /// Every tile has one schedule, the default tile all of them. Chunks are whole blocks of `block_n` rows.
+  std::vector<autotune::Config> configs(int threads, int64_t length, const Target& target) const;
+  autotune::Config default_config(int threads, int64_t length, const Target& target) const;
+  double predict_us(const autotune::Config& config, int threads, int64_t length, const Target& target) const;
+  autotune::Cost cost(int64_t length) const;
+  autotune::OpDef::Tolerance tolerance(int64_t length) const;
 
-/// Tiles of the plain operation for a rank's rows, whose blocks of the other side are field `block_n`.
-struct ContextTiles {
-  const autotune::OpDef& plain;
-  /// Whether the threads of a GPU hold the values of a tile beside what they know of the ranks.
-  bool (*leaves_room)(const autotune::Workload& w, const autotune::Config& tile, const Target& target);
+ private:
+  int64_t rows_of_rank(int64_t length) const;
+  std::vector<autotune::Config> schedules(const autotune::Config& tile, int threads, const Target& target) const;
+  std::vector<autotune::Config> tiles(int threads, int64_t length, const Target& target) const;
+  autotune::Config default_tile(int threads, int64_t length, const Target& target) const;
+  autotune::Workload with_threads(int threads) const;
+
+  const autotune::OpDef& plain_;
+  const autotune::Workload attention_;
+  const Ranks ranks_;
+  const RowLayout layout_;
+  const LeavesRoom leaves_room_;
 };
-
-/// Chunks are whole blocks. Every tile has one schedule, the default tile all of them.
-autotune::ConfigSpace context_space(const ContextTiles& tiles, const autotune::Workload& w, int64_t length,
-                                    const Target& target);
-autotune::Config context_default(const ContextTiles& tiles, const autotune::Workload& w, int64_t length,
-                                 const Target& target);
-double context_predicted_us(const autotune::OpDef& plain, const autotune::Workload& w, const autotune::Config& config,
-                            int64_t length, const Target& target);
-
-/// Of the plain operation over the whole sequence.
-std::vector<int64_t> plain_symbols(int64_t length);
 
 }  // namespace seqtile::kernels::seqpar

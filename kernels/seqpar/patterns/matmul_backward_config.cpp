@@ -9,7 +9,6 @@
 
 #include "jit/base/cdiv.h"
 #include "jit/base/error.h"
-#include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
@@ -17,20 +16,18 @@
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
 using autotune::Config;
-using autotune::Workload;
 using linear_op::Tile;
 
 namespace {
 
 constexpr std::string_view kPrefix = "wgrad_";
 
-double dgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
-  return Shape(w).dgrad().predict_us(tile, w.threads, length, portable(target));
+double dgrad_us(const Shape& s, const Tile& tile, int threads, int64_t length, const Target& target) {
+  return s.dgrad().predict_us(tile, threads, length, portable(target));
 }
 
-double wgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
-  const Shape s(w);
-  return s.wgrad(s.depth()).predict_us(tile, w.threads, length, portable(target));
+double wgrad_us(const Shape& s, const Tile& tile, int threads, int64_t length, const Target& target) {
+  return s.wgrad(s.depth()).predict_us(tile, threads, length, portable(target));
 }
 
 struct Pair {
@@ -56,11 +53,10 @@ DType dgrad_result(const Shape& s) {
 }
 
 /// Tiles are for the rows of one rank.
-std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
-  const Shape s(w);
+std::vector<Tile> dgrad_tiles(const Shape& s, int threads, int64_t rows, const Target& target) {
   const Linear product = s.dgrad();
   std::vector<Tile> tiles =
-      with_room(product.tiles(w.threads, rows, portable(target), dgrad_result(s)), product, s.n.size() > 1);
+      with_room(product.tiles(threads, rows, portable(target), dgrad_result(s)), product, s.n.size() > 1);
   // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
   // of several weights that are added to.
   constexpr int64_t kFewestLeftOut = 48;  // values of a thread
@@ -71,11 +67,10 @@ std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& tar
   return tiles;
 }
 
-std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
-  const Shape s(w);
+std::vector<Tile> wgrad_tiles(const Shape& s, int threads, int64_t rows, const Target& target) {
   const LinearWgrad gradient = s.wgrad(s.depth());
   // The sums of one rank's rows are held while those of the next one's are awaited: room as beside several weights.
-  std::vector<Tile> tiles = with_room(gradient.tiles(w.threads, rows, portable(target)), gradient.product(rows), true);
+  std::vector<Tile> tiles = with_room(gradient.tiles(threads, rows, portable(target)), gradient.product(rows), true);
   // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
   constexpr int64_t kMostStages = 3;
   if (s.accumulate && s.n.size() > 1)
@@ -96,13 +91,12 @@ bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Ta
 }
 
 /// Each tile with the best one of the other product, the best pair first.
-std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& target) {
-  const Shape s(w);
-  const int64_t rows = std::max<int64_t>(cdiv(length, s.world_size), 1);
-  const auto dgrad =
-      ranked(dgrad_tiles(w, rows, target), [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
-  const auto wgrad =
-      ranked(wgrad_tiles(w, rows, target), [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
+std::vector<Pair> pairs_of(const Shape& s, int threads, int64_t length, const Target& target) {
+  const int64_t rows = std::max<int64_t>(cdiv(length, s.ranks.world_size), 1);
+  const auto dgrad = ranked(dgrad_tiles(s, threads, rows, target),
+                            [&](const Tile& tile) { return dgrad_us(s, tile, threads, length, target); });
+  const auto wgrad = ranked(wgrad_tiles(s, threads, rows, target),
+                            [&](const Tile& tile) { return wgrad_us(s, tile, threads, length, target); });
   const auto fit = [&](const Ranked& d, const Ranked& g) { return fit_together(s, d.tile, g.tile, target); };
   std::vector<Pair> pairs;
   for (const Ranked& d : dgrad) {
@@ -113,7 +107,7 @@ std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& targ
     const auto d = std::ranges::find_if(dgrad, [&](const Ranked& other) { return fit(other, g); });
     if (d != dgrad.end()) pairs.push_back({d->tile, g.tile, d->us + g.us});
   }
-  if (pairs.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tiles fit {}", w.operation, target.name));
+  if (pairs.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tiles fit {}", s.operation, target.name));
   std::ranges::stable_sort(pairs, {}, &Pair::us);
   return pairs;
 }
@@ -127,9 +121,8 @@ Config tiles_config(const Pair& pair) {
 }
 
 /// The default first.
-std::vector<Config> schedules_of(const Workload& w, const Pair& pair, const Target& target) {
-  const Shape s(w);
-  if (s.is_trailing) return gather_schedules(tiles_config(pair), target, s.world_size, w.threads);
+std::vector<Config> schedules_of(const Shape& s, const Pair& pair, int threads, const Target& target) {
+  if (s.is_trailing) return gather_schedules(tiles_config(pair), target, s.ranks.size(), threads);
   std::vector<Config> configs;
   const auto add = [&](int64_t chunk_rows, int64_t programs, bool is_interleaved) {
     Config config = tiles_config(pair);
@@ -141,7 +134,7 @@ std::vector<Config> schedules_of(const Workload& w, const Pair& pair, const Targ
     }
     if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
   };
-  const std::vector<int64_t> programs = push_programs(target, w.threads);
+  const std::vector<int64_t> programs = push_programs(target, threads);
   for (const int64_t count : programs)
     for (const int64_t chunk_rows : {256, 1024, 64}) add(chunk_rows, count, false);
   // With f32 sums of several weights that start from what is there a GPU's registers have no room for sums apart.
@@ -160,24 +153,16 @@ Schedule Schedule::from(const Config& c) {
   return {Tile::from(c), Tile::from(wgrad), GatherSchedule::from(c), ReduceSchedule::from(c)};
 }
 
-double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+double predict_us(const Shape& s, const Config& config, int threads, int64_t length, const Target& target) {
   const Schedule schedule = Schedule::from(config);
-  return dgrad_us(w, schedule.dgrad, length, target) + wgrad_us(w, schedule.wgrad, length, target);
+  return dgrad_us(s, schedule.dgrad, threads, length, target) + wgrad_us(s, schedule.wgrad, threads, length, target);
 }
 
-autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
-  autotune::ConfigSpace space;
-  const std::vector<Pair> pairs = pairs_of(w, length, target);
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    std::vector<Config> configs = schedules_of(w, pairs[i], target);
-    if (i > 0) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
-  }
-  return space;
-}
-
-Config default_config(const Workload& w, int64_t length, const Target& target) {
-  return schedules_of(w, pairs_of(w, length, target).front(), target).front();
+std::vector<Config> configs(const Shape& s, int threads, int64_t length, const Target& target) {
+  const std::vector<Pair> pairs = pairs_of(s, threads, length, target);
+  std::vector<Config> configs = schedules_of(s, pairs[0], threads, target);
+  for (size_t i = 1; i < pairs.size(); ++i) configs.push_back(schedules_of(s, pairs[i], threads, target).front());
+  return configs;
 }
 
 }  // namespace seqtile::kernels::seqpar::matmul_backward_op

@@ -18,17 +18,7 @@
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
-using linear_op::numbered;
-
 namespace {
-
-/// A parameter for each weight, of its size.
-std::vector<Var> declare_each(KernelBuilder& b, const Shape& s, const char* name, DType dtype) {
-  std::vector<Var> views;
-  for (size_t i = 0; i < s.n.size(); ++i)
-    views.push_back(b.view(numbered(name, static_cast<int>(i)), dtype, {s.n[i], s.k}));
-  return views;
-}
 
 Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& transfer, int64_t identity,
                      const ChannelViews& c, Var length) {
@@ -37,44 +27,40 @@ Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& t
   return {b, protocol, shape, c.block, c.counters, c.number, length};
 }
 
+WgradOperands wgrad_of(const Tensors<Var>& t) { return {t.cut, t.whole, t.before, t.dw}; }
+
 /// Own rows of the sums over ranks of the products of this rank's weights.
-ReduceBody dx_body(KernelBuilder& b, const Shape& s, const linear_op::Tile& t, const std::vector<Var>& dy,
-                   const std::vector<Var>& w, Var dx) {
+ReduceBody dx_body(KernelBuilder& b, const Shape& s, const linear_op::Tile& tile, const Tensors<Var>& t) {
   ReduceBody body;
-  body.partial = [&b, &s, &t, &dy, &w](Var first, Var end, Var row, Var column_block) {
-    Var column = column_block * t.block_n;
+  body.partial = [&](Var first, Var end, Var row, Var column_block) {
+    Var column = column_block * tile.block_n;
     std::vector<Var> sums;
-    for (size_t i = 0; i < w.size(); ++i) {
+    for (size_t i = 0; i < s.n.size(); ++i) {
       linear_op::Operands v;
-      v.x = b.slice(dy[i], {first, 0}, {end, s.n[i]});
-      v.w = {w[i]};
-      sums = linear_op::multiply(b, s.dgrad(i), t, v, row, column, std::move(sums));
+      v.x = b.slice(t.whole[i], {first, 0}, {end, s.n[i]});
+      v.w = {t.w[i]};
+      sums = linear_op::multiply(b, s.dgrad(i), tile, v, row, column, std::move(sums));
     }
     return ReduceBody::Tile{column, sums};
   };
-  body.result = [&b, &s](Var, Var, Var, Var, const std::vector<Var>& sums) { return to_storage(b, sums[0], s.dtype); };
-  body.outputs = [&b, &s, dx](Var, Var end) { return std::vector{b.slice(dx, {0, 0}, {end, s.k})}; };
+  body.result = [&](Var, Var, Var, Var, const std::vector<Var>& sums) { return to_storage(b, sums[0], s.dtype); };
+  body.outputs = [&](Var, Var end) { return std::vector{b.slice(t.dgrad, {0, 0}, {end, s.k})}; };
   return body;
 }
 
-}  // namespace
-
-void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, int64_t identity) {
+void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t,
+                    int64_t identity) {
   const Linear dgrad = s.dgrad();
   linear_op::Operands v;
-  WgradOperands g;
-  v.x = g.cut = b.view("dz", s.dtype, {kDynamic, s.n[0]});
-  v.w = declare_each(b, s, "w", s.dtype);
-  g.whole = {b.view("u", s.dtype, {kDynamic, s.k})};
-  if (s.accumulate) g.before = declare_each(b, s, "before", s.dw_dtype);
-  v.y = {b.view("du", s.dtype, {kDynamic, s.k})};
-  g.dw = declare_each(b, s, "dw", s.dw_dtype);
+  v.x = t.cut;
+  v.w = t.w;
+  v.y = {t.dgrad};
   const ChannelViews channel = declare_channel(b);
-  Var length = b.size(v.y[0], 0);
+  Var length = b.size(t.dgrad, 0);
   const TransferSchedule& transfer = schedule.gather.transfer;
   Exchange ex = exchange_in(b, s, transfer, identity, channel, length);
-  GatheredProduct du(b, ex, dgrad, schedule.dgrad, schedule.gather, s.world_size, v, length);
-  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, s.world_size, true, g);
+  GatheredProduct du(b, ex, dgrad, schedule.dgrad, schedule.gather, s.ranks.size(), v, length);
+  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, s.ranks.size(), true, wgrad_of(t));
   const std::array kinds{
       ProgramKind{transfer.push_programs, [&](Var i) { ex.role("push", [&] { du.push(i); }); }},
       ProgramKind{du.num_tiles(), [&](Var i) { ex.role("use", [&] { du.compute(i); }); }},
@@ -83,29 +69,23 @@ void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, 
       ProgramKind{1, [&](Var) { ex.last_role(); }},
   };
   run_program(b, b.program_id(0), kinds);
-  ex.leave({v.y[0], g.dw[0]});
+  ex.leave({t.dgrad, t.dw[0]});
 }
 
-void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, int64_t identity) {
-  std::vector<Var> dy;
-  for (size_t i = 0; i < s.n.size(); ++i)
-    dy.push_back(b.view(numbered("dy", static_cast<int>(i)), s.dtype, {kDynamic, s.n[i]}));
-  const std::vector<Var> w = declare_each(b, s, "w", s.dtype);
-  WgradOperands g{b.view("x", s.dtype, {kDynamic, s.k}), dy, {}, {}};
-  if (s.accumulate) g.before = declare_each(b, s, "before", s.dw_dtype);
-  Var dx = b.view("dx", s.dtype, {kDynamic, s.k});
-  g.dw = declare_each(b, s, "dw", s.dw_dtype);
+void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t,
+                   int64_t identity) {
   const ChannelViews channel = declare_channel(b);
-  Var length = b.size(dy[0], 0);
+  Var length = b.size(t.whole[0], 0);
   const TransferSchedule& transfer = schedule.gather.transfer;
   Exchange ex = exchange_in(b, s, transfer, identity, channel, length);
-  const ReduceBody body = dx_body(b, s, schedule.dgrad, dy, w, dx);
+  const ReduceBody body = dx_body(b, s, schedule.dgrad, t);
   const PartialShape partials = partials_of(s, schedule.dgrad);
-  Reduction sums(b, ex, partials, schedule.sums, ReduceForm::scatter, s.world_size, channel.counters, length, body, 1);
-  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, s.world_size, false, g);
+  const int world_size = s.ranks.size();
+  Reduction sums(b, ex, partials, schedule.sums, ReduceForm::scatter, world_size, channel.counters, length, body, 1);
+  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, world_size, false, wgrad_of(t));
   const auto push = [&](Var i) {
-    push_rows(b, ex, s.world_size - 1, i, transfer, [&](Var) {
-      return std::vector{Part{b.slice(g.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
+    push_rows(b, ex, world_size - 1, i, transfer, [&](Var) {
+      return std::vector{Part{b.slice(t.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
     });
   };
   const auto finish = [&] {
@@ -122,18 +102,24 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, i
   };
   run_program(b, b.program_id(0), kinds);
   std::vector<Var> outputs = sums.outputs();
-  outputs.insert(outputs.end(), g.dw.begin(), g.dw.end());
+  outputs.insert(outputs.end(), t.dw.begin(), t.dw.end());
   ex.leave(outputs);
+}
+
+}  // namespace
+
+void build(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t, int64_t identity) {
+  s.is_trailing ? build_trailing(b, s, schedule, t, identity) : build_leading(b, s, schedule, t, identity);
 }
 
 autotune::SizeExpr num_programs(const Shape& s, const Schedule& schedule) {
   const TransferSchedule& transfer = schedule.gather.transfer;
   autotune::SizeExpr programs;
   if (s.is_trailing) {
-    programs = gather_programs(s.dgrad(), schedule.dgrad, schedule.gather, s.world_size);
+    programs = gather_programs(s.dgrad(), schedule.dgrad, schedule.gather, s.ranks.size());
   } else {
     const PartialShape partials = partials_of(s, schedule.dgrad);
-    programs = reduce_programs(partials, schedule.sums, ReduceForm::scatter, s.world_size);
+    programs = reduce_programs(partials, schedule.sums, ReduceForm::scatter, s.ranks.size());
     programs.more += transfer.push_programs;
   }
   programs.more += num_wgrad_tiles(s.gradients(), schedule.wgrad);

@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "kernels/linear/linear_wgrad.h"
-#include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
 struct Shape {
-  explicit Shape(const autotune::Workload& w);
+  std::string_view operation;
   bool is_trailing;
-  int world_size;
+  Ranks ranks;
   std::vector<int64_t> n;  ///< of the weights [n, k]
   int64_t k;
   bool accumulate;
@@ -35,6 +35,17 @@ struct Shape {
   }
 };
 
+/// The tensors of both operations: views of a kernel, or arguments of a call.
+template <class T>
+struct Tensors {
+  T cut;                  ///< [own rows, columns], which the exchange's phase 0 gathers: dz, or x
+  std::vector<T> whole;   ///< [length, columns]: u, or the dy of each weight
+  std::vector<T> w;       ///< of each weight, as are the next two
+  std::vector<T> before;  ///< empty without `accumulate`
+  std::vector<T> dw;
+  T dgrad;  ///< du, or dx
+};
+
 /// Of the wgrad tile a configuration has the parameters with a prefix; on GPUs both tiles have the same warps and
 /// stages.
 struct Schedule {
@@ -48,16 +59,18 @@ ExchangeShape exchange_of(const Shape& shape, int64_t identity, int64_t chunk_ro
 /// Of the leading operation: the partial sums of dx.
 PartialShape partials_of(const Shape& shape, const linear_op::Tile& dgrad);
 
-void build_trailing(KernelBuilder& b, const Shape& shape, const Schedule& schedule, int64_t identity);
-void build_leading(KernelBuilder& b, const Shape& shape, const Schedule& schedule, int64_t identity);
+void build(KernelBuilder& b, const Shape& shape, const Schedule& schedule, const Tensors<Var>& views, int64_t identity);
 autotune::SizeExpr num_programs(const Shape& shape, const Schedule& schedule);
 
-autotune::ConfigSpace config_space(const autotune::Workload& w, int64_t length, const Target& target);
-autotune::Config default_config(const autotune::Workload& w, int64_t length, const Target& target);
-double predict_us(const autotune::Workload& w, const autotune::Config& config, int64_t length, const Target& target);
+/// The default first.
+std::vector<autotune::Config> configs(const Shape& shape, int threads, int64_t length, const Target& target);
+double predict_us(const Shape& shape, const autotune::Config& config, int threads, int64_t length,
+                  const Target& target);
 
 /// Operands by which the sums of both gradients are of order 1.
-bool fill(const autotune::Problem& p, size_t arg, uint64_t seed);
-void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
+bool fill(const autotune::Problem& p, const Shape& shape, size_t arg, uint64_t seed);
+/// Rows `rows` of du or dx, then of the gradient of each weight.
+std::vector<std::vector<double>> reference(const autotune::Problem& p, const Shape& shape, const Tensors<Tensor>& t,
+                                           std::span<const int64_t> rows);
 
 }  // namespace seqtile::kernels::seqpar::matmul_backward_op

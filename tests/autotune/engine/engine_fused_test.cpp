@@ -26,7 +26,7 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kN = 24, kK = 16, kLongest = 8;
 
-FusedAllgatherAndLinear gather_op() { return {.n = kN, .k = kK, .dtype = DType::bf16}; }
+FusedAllgatherAndLinear gather_op() { return {{.n = kN, .k = kK, .dtype = DType::bf16}}; }
 ContextAttentionForward attention_op() { return {.heads = 1, .kv_heads = 1, .head_dim = kK, .dtype = DType::bf16}; }
 
 Tensor matrix(const DeviceBuffer& buffer, int64_t rows, int64_t columns) {

@@ -109,15 +109,16 @@ class Run {
 
  private:
   void add(int64_t length, const autotune::Config& config) {
-    const seqpar::Heads heads(w_);
+    const seqpar::Ranks ranks = seqpar::ranks_of(w_);
+    const seqpar::Heads heads{case_.heads, kHeadDim, ranks.world_size};
     const auto seed = static_cast<uint64_t>(length);
     fill_normal(x_.emplace_back(case_.dtype, length, heads.all_columns()).tensor, 0, 1, seed);
     fill_normal(weight_.emplace_back(case_.dtype, kN, heads.all_columns()).tensor, 0, 0.1, seed + 1);
     fill_normal(residual_.emplace_back(case_.dtype, length, kN).tensor, 0, 1, seed + 2);
     const Tensor& y = y_.emplace_back(case_.dtype, length, kN).tensor;
     for (int rank = 0; rank < case_.world_size; ++rank) {
-      const int64_t first = seqpar::first_row(rank, length, case_.world_size);
-      const int64_t rows = seqpar::first_row(rank + 1, length, case_.world_size) - first;
+      const int64_t first = ranks.first_row(rank, length);
+      const int64_t rows = ranks.first_row(rank + 1, length) - first;
       RankCall call = launch_of(w_, config, length);
       call.tensors = {own_columns(x_.back().tensor, heads, rank), weight_.back().tensor,
                       part_of(residual_.back().tensor, first, rows, 0, kN), part_of(y, first, rows, 0, kN)};

@@ -40,10 +40,12 @@ namespace {
 enum Which { kQ, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kNumTensors };
 constexpr const char* kNames[] = {"q", "k", "v", "out", "lse", "dout", "dq", "dk", "dv"};
 
+constexpr seqpar::RowLayout kLayouts[] = {seqpar::RowLayout::contiguous, seqpar::RowLayout::zigzag};
+
 struct Case {
   int world_size = 2;
   bool causal = true;
-  std::string layout = "contiguous";
+  seqpar::RowLayout layout = seqpar::RowLayout::contiguous;
   DType dtype = DType::f32;
   int64_t heads = 4, kv_heads = 2, head_dim = 16;
   std::vector<int64_t> lengths = {0, 1, 5, 64, 131, 3};
@@ -120,7 +122,7 @@ class Run {
 
  private:
   std::vector<int32_t> owned_rows(int rank, int64_t length) const {
-    return testing::owned_rows(seqpar::parse_row_layout(case_.layout), rank, length, case_.world_size);
+    return testing::owned_rows(case_.layout, rank, length, case_.world_size);
   }
 
   void add(int64_t length) {
@@ -218,7 +220,8 @@ std::string different_bits(const Run& a, const Run& b) {
 /// Checks random operands against f64, and exact operands against one rank.
 void check(Case c, const RankOptions& options) {
   INFO(fmt::format("{}, {} ranks, {}, {}, causal {}, {} heads of {}, {} key heads", options.device, c.world_size,
-                   dtype_name(c.dtype), c.layout, c.causal, c.heads, c.head_dim, c.kv_heads));
+                   dtype_name(c.dtype), seqpar::kRowLayoutNames[static_cast<size_t>(c.layout)], c.causal, c.heads,
+                   c.head_dim, c.kv_heads));
   Run run(c);
   require_success(run.on(options));
   REQUIRE(run.difference() == "");
@@ -238,14 +241,20 @@ TEST_CASE("context attention backward: right and exact on the CPU, any layout an
   const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
   size_t next = 0;
   for (const int world_size : {1, 2, 3, 4, 8})
-    for (const char* layout : {"contiguous", "zigzag"})
+    for (const auto layout : kLayouts)
       for (const bool causal : {false, true}) {
         const DType dtype = dtypes[next++ % 3];
         check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {});
         if (causal) check({.world_size = world_size, .layout = layout, .dtype = dtype}, {.device = "processes"});
       }
-  check({.world_size = 3, .layout = "zigzag", .heads = 9, .kv_heads = 3, .head_dim = 64}, {});
-  check({.world_size = 3, .layout = "zigzag", .dtype = DType::f16, .heads = 5, .kv_heads = 5, .head_dim = 40}, {});
+  check({.world_size = 3, .layout = seqpar::RowLayout::zigzag, .heads = 9, .kv_heads = 3, .head_dim = 64}, {});
+  check({.world_size = 3,
+         .layout = seqpar::RowLayout::zigzag,
+         .dtype = DType::f16,
+         .heads = 5,
+         .kv_heads = 5,
+         .head_dim = 40},
+        {});
 }
 
 TEST_CASE("context attention backward: every combination on the CPU", "[seqpar][slow]") {
@@ -253,13 +262,13 @@ TEST_CASE("context attention backward: every combination on the CPU", "[seqpar][
     for (const int world_size : {1, 2, 3, 4, 8})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (const bool causal : {false, true})
-          for (const char* layout : {"contiguous", "zigzag"})
+          for (const auto layout : kLayouts)
             check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {.device = device});
 }
 
 TEST_CASE("context attention backward: right and exact where ranks pause at random", "[seqpar]") {
   for (const char* device : {"threads", "processes", "nodes"})
-    for (const char* layout : {"contiguous", "zigzag"})
+    for (const auto layout : kLayouts)
       check({.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {0, 5, 131, 200}},
             {.device = device, .seed = 3, .slow_rank = 1});
 }
@@ -267,9 +276,9 @@ TEST_CASE("context attention backward: right and exact where ranks pause at rand
 TEST_CASE("context attention backward: right and exact on simulated GPUs, every check on", "[seqpar][sim]") {
   for (const char* device : {"sim:sm_80", "sim:sm_90a"})
     for (const int world_size : {2, 3})
-      for (const char* layout : {"contiguous", "zigzag"})
+      for (const auto layout : kLayouts)
         check({.world_size = world_size,
-               .causal = world_size == 2 || layout[0] == 'z',
+               .causal = world_size == 2 || layout == seqpar::RowLayout::zigzag,
                .layout = layout,
                .dtype = world_size == 2 ? DType::bf16 : DType::f16,
                .heads = 2,
@@ -283,7 +292,7 @@ TEST_CASE("context attention backward: right and exact on ranks that share a sim
   for (const char* device : kSharedGpus)
     for (const int world_size : {2, 4})
       check({.world_size = world_size,
-             .layout = world_size == 2 ? "contiguous" : "zigzag",
+             .layout = kLayouts[world_size == 2 ? 0 : 1],
              .dtype = DType::bf16,
              .heads = 2,
              .kv_heads = 1,
@@ -296,7 +305,7 @@ TEST_CASE("context attention backward: every combination on simulated GPUs", "[s
     for (const int world_size : {1, 2, 3})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (const bool causal : {false, true})
-          for (const char* layout : {"contiguous", "zigzag"})
+          for (const auto layout : kLayouts)
             check({.world_size = world_size,
                    .causal = causal,
                    .layout = layout,
@@ -310,7 +319,7 @@ TEST_CASE("context attention backward: configurations of GPUs compile", "[seqpar
   for (const char* name : {"sm_80", "sm_90a"})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int64_t head_dim : {64, 128}) {
-        const Case c{.layout = "zigzag", .dtype = dtype, .head_dim = head_dim};
+        const Case c{.layout = seqpar::RowLayout::zigzag, .dtype = dtype, .head_dim = head_dim};
         const autotune::OpDef& op = library_op("context_attention_backward");
         const Target target = gpu_target(name);
         for (const auto& config : op.config_space(c.workload(), 1024, target).enumerate()) {
@@ -326,7 +335,5 @@ TEST_CASE("context attention backward: bad static arguments are refused by name"
     return library_op("context_attention_backward").normalize(op.workload({.world_size = world_size}));
   };
   CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16}), Catch::Contains("must divide heads (3)"));
-  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .layout = "striped"}),
-                    Catch::Contains("striped") && Catch::Contains("zigzag"));
   CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16}, 99), Catch::Contains("world_size"));
 }

@@ -37,10 +37,12 @@ using seqtile::testing::run_rank_op;
 
 namespace {
 
+constexpr seqpar::RowLayout kLayouts[] = {seqpar::RowLayout::contiguous, seqpar::RowLayout::zigzag};
+
 struct Case {
   int world_size = 2;
   bool causal = true;
-  std::string layout = "contiguous";
+  seqpar::RowLayout layout = seqpar::RowLayout::contiguous;
   DType dtype = DType::f32;
   int64_t heads = 4, kv_heads = 2, head_dim = 16;
   std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
@@ -62,7 +64,7 @@ struct Case {
 };
 
 std::vector<int32_t> owned_rows(const Case& c, int rank, int64_t length) {
-  return testing::owned_rows(seqpar::parse_row_layout(c.layout), rank, length, c.world_size);
+  return testing::owned_rows(c.layout, rank, length, c.world_size);
 }
 
 /// The whole sequence of one call.
@@ -198,8 +200,8 @@ std::string different_bits(const Run& a, const Run& b, int64_t end = int64_t{1} 
 }
 
 std::string name_of(const Case& c, const RankOptions& options) {
-  return fmt::format("{}, {} ranks, {}, {}, causal {}", options.device, c.world_size, dtype_name(c.dtype), c.layout,
-                     c.causal);
+  return fmt::format("{}, {} ranks, {}, {}, causal {}", options.device, c.world_size, dtype_name(c.dtype),
+                     seqpar::kRowLayoutNames[static_cast<size_t>(c.layout)], c.causal);
 }
 
 /// Checks random operands against f64, and exact operands against one rank.
@@ -223,14 +225,14 @@ TEST_CASE("context attention: right and exact on the CPU, any layout and number 
   const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
   size_t next = 0;
   for (const int world_size : {1, 2, 3, 4, 8})
-    for (const char* layout : {"contiguous", "zigzag"})
+    for (const auto layout : kLayouts)
       for (const bool causal : {false, true}) {
         const DType dtype = dtypes[next++ % 3];
         check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {});
         if (causal) check({.world_size = world_size, .layout = layout, .dtype = dtype}, {.device = "processes"});
       }
-  check({.world_size = 3, .layout = "zigzag", .heads = 9, .kv_heads = 3, .head_dim = 64}, {});
-  check({.world_size = 3, .layout = "zigzag", .heads = 5, .kv_heads = 5, .head_dim = 40}, {});
+  check({.world_size = 3, .layout = seqpar::RowLayout::zigzag, .heads = 9, .kv_heads = 3, .head_dim = 64}, {});
+  check({.world_size = 3, .layout = seqpar::RowLayout::zigzag, .heads = 5, .kv_heads = 5, .head_dim = 40}, {});
 }
 
 TEST_CASE("context attention: every combination on the CPU", "[seqpar][slow]") {
@@ -238,22 +240,22 @@ TEST_CASE("context attention: every combination on the CPU", "[seqpar][slow]") {
     for (const int world_size : {1, 2, 3, 4, 8})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (const bool causal : {false, true})
-          for (const char* layout : {"contiguous", "zigzag"})
+          for (const auto layout : kLayouts)
             check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {.device = device});
 }
 
 TEST_CASE("context attention: right and exact where ranks pause at random", "[seqpar]") {
   for (const char* device : {"threads", "processes", "nodes"})
-    for (const char* layout : {"contiguous", "zigzag"})
+    for (const auto layout : kLayouts)
       check({.world_size = 3, .layout = layout, .dtype = DType::bf16}, {.device = device, .seed = 3, .slow_rank = 1});
 }
 
 TEST_CASE("context attention: right and exact on simulated GPUs, every check on", "[seqpar][sim]") {
   for (const char* device : {"sim:sm_80", "sim:sm_90a"})
     for (const int world_size : {2, 3})
-      for (const char* layout : {"contiguous", "zigzag"})
+      for (const auto layout : kLayouts)
         check({.world_size = world_size,
-               .causal = world_size == 2 || layout[0] == 'z',
+               .causal = world_size == 2 || layout == seqpar::RowLayout::zigzag,
                .layout = layout,
                .dtype = world_size == 2 ? DType::bf16 : DType::f16,
                .heads = 2,
@@ -266,7 +268,7 @@ TEST_CASE("context attention: right and exact on ranks that share a simulated GP
   for (const char* device : kSharedGpus)
     for (const int world_size : {2, 4})
       check({.world_size = world_size,
-             .layout = world_size == 2 ? "contiguous" : "zigzag",
+             .layout = kLayouts[world_size == 2 ? 0 : 1],
              .dtype = DType::bf16,
              .heads = 2,
              .kv_heads = 1,
@@ -292,8 +294,9 @@ void check_configs(Case c, const RankOptions& options) {
 TEST_CASE("context attention: the default and other configurations on simulated GPUs", "[seqpar][sim]") {
   for (const char* device : kSimulatedGpus)
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-      check_configs({.layout = "zigzag", .dtype = dtype, .heads = 2, .kv_heads = 1, .lengths = {0, 1, 5, 131}},
-                    {.device = device});
+      check_configs(
+          {.layout = seqpar::RowLayout::zigzag, .dtype = dtype, .heads = 2, .kv_heads = 1, .lengths = {0, 1, 5, 131}},
+          {.device = device});
 }
 
 TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][sim][slow]") {
@@ -301,7 +304,7 @@ TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][si
     for (const int world_size : {1, 2, 3})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (const bool causal : {false, true})
-          for (const char* layout : {"contiguous", "zigzag"}) {
+          for (const auto layout : kLayouts) {
             const Case c{.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype};
             check(c, {.device = device});
             check_configs(c, {.device = device});
@@ -328,7 +331,5 @@ TEST_CASE("context attention: bad static arguments are refused by name", "[seqpa
   };
   CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16}), Catch::Contains("must divide heads (3)"));
   CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 12}), Catch::Contains("multiple of 8"));
-  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .layout = "striped"}),
-                    Catch::Contains("striped") && Catch::Contains("zigzag"));
   CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16}, 99), Catch::Contains("world_size"));
 }

@@ -131,7 +131,7 @@ void compare(const char* what, const Rows& rows, const Values& got, const Values
     }
 }
 
-void check_rank(const Home& home, Fabric& fabric, const std::string& layout, const Whole& whole,
+void check_rank(const Home& home, Fabric& fabric, seqpar::RowLayout layout, const Whole& whole,
                 const std::vector<Results>& want) {
   const ContextAttentionForward op{
       .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .layout = layout, .lse = true};
@@ -141,12 +141,11 @@ void check_rank(const Home& home, Fabric& fabric, const std::string& layout, con
   Channel channel(fabric, kLongest);
   const FusedHandle attention(*engine, op, channel);
   const FusedHandle backward(*engine, backward_op, channel);
-  const auto rows_of = seqpar::parse_row_layout(layout);
   for (size_t call = 0; call < kLengths.size(); ++call) {
     const int64_t length = kLengths[call];
     std::vector<int32_t> positions(
-        static_cast<size_t>(seqpar::num_rows(rows_of, fabric.rank(), length, fabric.world_size())));
-    seqpar::fill_positions(rows_of, fabric.rank(), length, fabric.world_size(), positions);
+        static_cast<size_t>(seqpar::num_rows(layout, fabric.rank(), length, fabric.world_size())));
+    seqpar::fill_positions(layout, fabric.rank(), length, fabric.world_size(), positions);
     Rows rows(whole, positions);
     rows.rotate(*engine);
     const auto before = engine->counters().launches;
@@ -189,6 +188,6 @@ TEST_CASE("context attention: behind rotary embedding through the engine and bac
   const Whole whole;
   std::vector<Results> want;
   for (const int64_t length : kLengths) want.push_back(unsharded(home, whole, length));
-  for (const char* layout : {"contiguous", "zigzag"})
+  for (const auto layout : {seqpar::RowLayout::contiguous, seqpar::RowLayout::zigzag})
     check_none(on_ranks("threads", 3, [&](Fabric& fabric) { check_rank(home, fabric, layout, whole, want); }));
 }

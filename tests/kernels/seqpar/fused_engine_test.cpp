@@ -28,8 +28,8 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kHidden = 48, kWide = 64, kCapacity = 300;
 
-FusedAllgatherAndLinear gather_op() { return {.n = kWide, .k = kHidden}; }
-FusedLinearAndReducescatter reduce_op() { return {.n = kHidden, .k = kWide, .residual = true}; }
+FusedAllgatherAndLinear gather_op() { return {{.n = kWide, .k = kHidden}}; }
+FusedLinearAndReducescatter reduce_op() { return {{.n = kHidden, .k = kWide, .residual = true}}; }
 
 struct Home {
   EngineOptions options(MissPolicy policy) const {
@@ -222,7 +222,7 @@ TEST_CASE("fused operations: ranks that share a GPU refuse shares that differ", 
     const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry, fabric);
     FusedAllgatherAndLinear op = gather_op();
     Channel channel(fabric, 20);
-    op.n += rank;
+    op.linear.n += rank;
     std::string refusal;
     try {
       const FusedHandle handle(*engine, op, channel);
@@ -241,7 +241,7 @@ TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[
   auto fabrics = make_thread_fabric(1);
   const FusedAllgatherAndLinear op = gather_op();
   Channel channel(*fabrics[0], 64);
-  CHECK_THROWS_WITH(seqpar::prepare_on_all(*engine, op.workload({.world_size = 2}), channel, 0),
+  CHECK_THROWS_WITH(seqpar::prepare_on_all(*engine, op.workload({.world_size = 2}), op.kShares, channel, 0),
                     Catch::Contains("world_size is 2, the channel's fabric has 1"));
   const auto handle = engine->prepare(op, channel);
   auto x = ones_and_zeros(100 * kHidden, 1), w = ones_and_zeros(kWide * kHidden, 2);
@@ -257,7 +257,7 @@ TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[
 TEST_CASE("fused operations: a rank's rows lie in the output at their own place, or elsewhere", "[seqpar][engine]") {
   const Home home;
   auto fabrics = make_thread_fabric(kRanks);
-  const seqpar::AllGather op{{.n = kHidden}};
+  const seqpar::AllGather op{.n = kHidden};
   on_every_rank([&](int rank) {
     const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
     Channel channel(*fabrics[static_cast<size_t>(rank)], 64);

@@ -167,7 +167,7 @@ TEST_CASE("fused graph: bad captures are refused", "[seqpar][graph]") {
   setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
   const autotune::Registry registry = make_registry();
   const auto fabrics = make_thread_fabric(1);
-  seqpar::FusedAllgatherAndLinear op{.n = 24, .k = 16};
+  seqpar::FusedAllgatherAndLinear op{{.n = 24, .k = 16}};
   const auto engine = Engine::open({.threads = 1,
                                     .cache = folder.file("tuning.db"),
                                     .artifacts = folder.file("artifacts.db"),

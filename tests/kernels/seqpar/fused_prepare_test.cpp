@@ -20,10 +20,11 @@ TEST_CASE("fused prepare: static arguments that differ are one line on every ran
                 part);
   };
   using Op = FusedAllgatherAndLinear;
-  refused("a fused operation: k is 25 on rank 1 and 24 on rank 0", [](Op& op) { op.k = 25; });
-  refused("a fused operation: dtype is bf16 on rank 1 and f32 on rank 0", [](Op& op) { op.dtype = DType::bf16; });
-  refused("a fused operation: bias is 1 on rank 1 and 0 on rank 0", [](Op& op) { op.bias = true; });
-  refused("a fused operation: weights is 2 on rank 1 and 1 on rank 0", [](Op& op) { op.n2 = 8; });
+  refused("a fused operation: k is 25 on rank 1 and 24 on rank 0", [](Op& op) { op.linear.k = 25; });
+  refused("a fused operation: dtype is bf16 on rank 1 and f32 on rank 0",
+          [](Op& op) { op.linear.dtype = DType::bf16; });
+  refused("a fused operation: bias is 1 on rank 1 and 0 on rank 0", [](Op& op) { op.linear.bias = true; });
+  refused("a fused operation: weights is 2 on rank 1 and 1 on rank 0", [](Op& op) { op.linear.n2 = 8; });
   for (const char* kind : kKinds)
     check_all(on_ranks(kind, 2,
                        [&](Fabric& fabric) {
@@ -42,7 +43,8 @@ TEST_CASE("fused prepare: what does not suit the channel is one line on every ra
       const auto engine = home.engine(fabric);
       Channel channel(fabric, kCapacity);
       const auto prepare = [&](const kernels::seqpar::Ranks& ranks) {
-        kernels::seqpar::prepare_on_all(*engine, up_op(fabric).workload(ranks), channel, 0);
+        kernels::seqpar::prepare_on_all(*engine, up_op(fabric).workload(ranks), FusedAllgatherAndLinear::kShares,
+                                        channel, 0);
       };
       require_error("rank 0: fused_allgather_and_linear: world_size is 3, the channel's fabric has 2 ranks", [&] {
         prepare({3, kind});
@@ -76,7 +78,8 @@ TEST_CASE("fused prepare: a channel that grows has room for longer calls of what
       channel.reserve({.capacity = length});
       require(channel.options().staging_bytes > staging, "staging grows with the capacity");
       const int64_t rows = first_of(fabric.rank() + 1, length, 2) - first_of(fabric.rank(), length, 2);
-      const Matrix x(1, 0, rows, 0, kHidden), w(2, 0, up_op(fabric).n, 0, kHidden), y(length, up_op(fabric).n);
+      const Matrix x(1, 0, rows, 0, kHidden), w(2, 0, up_op(fabric).linear.n, 0, kHidden),
+          y(length, up_op(fabric).linear.n);
       for (int i = 0; i < 2; ++i) up({.x = x.tensor, .w = w.tensor, .y = y.tensor}, length);
       channel.check();
       require(!y.is_nan(), "every row has come");
@@ -120,7 +123,7 @@ TEST_CASE("fused prepare: engines with other limits serve and refuse the same le
     const FusedHandle up(*engine, up_op(fabric), channel);
     const auto call = [&](int64_t length) {
       const Matrix x(1, 0, first_of(fabric.rank() + 1, length, 2) - first_of(fabric.rank(), length, 2), 0, kHidden);
-      const Matrix w(2, 0, up_op(fabric).n, 0, kHidden), y(length, up_op(fabric).n);
+      const Matrix w(2, 0, up_op(fabric).linear.n, 0, kHidden), y(length, up_op(fabric).linear.n);
       up({.x = x.tensor, .w = w.tensor, .y = y.tensor}, length);
       require(!y.is_nan(), "no NaN");
     };

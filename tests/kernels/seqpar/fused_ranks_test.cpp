@@ -95,8 +95,8 @@ TEST_CASE("fused ranks: an order that differs is a record and NaN; reset() makes
       layers.check(40, 1);
       fabric.all_gather("");
       const int64_t rows = first_of(fabric.rank() + 1, 40, 3) - first_of(fabric.rank(), 40, 3);
-      const Matrix x(3, 0, rows, 0, kHidden), w(4, 0, up_op(fabric).n, 0, kHidden);
-      Matrix y(40, up_op(fabric).n);
+      const Matrix x(3, 0, rows, 0, kHidden), w(4, 0, up_op(fabric).linear.n, 0, kHidden);
+      Matrix y(40, up_op(fabric).linear.n);
       const FusedAllgatherAndLinear::Args args{.x = x.tensor, .w = w.tensor, .y = y.tensor};
       if (fabric.rank() == 1) twin(args, 40);
       else layers.up(args, 40);

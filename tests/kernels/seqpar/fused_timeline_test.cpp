@@ -52,8 +52,8 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
                                     .artifacts = testing::shared_artifacts(),
                                     .policy = MissPolicy::fallback},
                                    registry, fabric);
-  const FusedAllgatherAndLinear up{.n = kWide, .k = kHidden};
-  const FusedLinearAndReducescatter down{.n = kHidden, .k = kWide};
+  const FusedAllgatherAndLinear up{{.n = kWide, .k = kHidden}};
+  const FusedLinearAndReducescatter down{{.n = kHidden, .k = kWide}};
   Channel channel(fabric, {.capacity = kCapacity});
   const FusedHandle up_layer(*engine, up, channel);
   const FusedHandle down_layer(*engine, down, channel);
@@ -109,7 +109,7 @@ std::map<Flag, int64_t> times_of(const Events& events, timeline::Kind kind) {
 
 /// Programs that send, in all launches together, by the configuration.
 int push_programs(Fabric& fabric) {
-  const FusedAllgatherAndLinear up{.n = kWide, .k = kHidden};
+  const FusedAllgatherAndLinear up{{.n = kWide, .k = kHidden}};
   const autotune::Registry registry = make_registry();
   const autotune::OpDef& op = registry.find("fused_allgather_and_linear");
   const Target& target = fabric.device().target();

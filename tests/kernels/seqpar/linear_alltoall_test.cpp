@@ -54,11 +54,13 @@ struct Case {
         .heads = heads, .kv_heads = kv_heads, .head_dim = kHeadDim, .k = kK, .bias = bias, .dtype = dtype};
     return library_op("fused_linear_and_alltoall").normalize(op.workload({.world_size = world_size}));
   }
+  GroupedHeads grouped() const { return {heads, kv_heads, kHeadDim, world_size}; }
 };
 
 class Run {
  public:
-  explicit Run(const Case& c) : case_(c), op_(library_op("fused_linear_and_alltoall")), w_(c.workload()), heads_(w_) {
+  explicit Run(const Case& c)
+      : case_(c), op_(library_op("fused_linear_and_alltoall")), w_(c.workload()), heads_(c.grouped()) {
     calls_.resize(static_cast<size_t>(c.world_size));
     for (const bool of_keys : {false, true, true}) {
       fill_normal(weights_.emplace_back(c.dtype, heads_.all_columns(of_keys), kK).tensor, 0, 0.2, weights_.size());
@@ -184,7 +186,7 @@ TEST_CASE("linear alltoall: grouped heads are all there, each query head with it
   for (const auto& [heads, kv_heads] : kHeads)
     for (const int world_size : {1, 2, 3, 4, 8, 16}) {
       Case c{.world_size = world_size, .heads = heads, .kv_heads = kv_heads};
-      const GroupedHeads grouped(c.workload());
+      const GroupedHeads grouped = c.grouped();
       int64_t query = 0;
       for (int rank = 0; rank < world_size; ++rank) {
         CHECK(grouped.first(rank, false) == query * kHeadDim);

@@ -35,11 +35,13 @@ using seqtile::testing::run_rank_op;
 
 namespace {
 
+constexpr seqpar::RowLayout kLayouts[] = {seqpar::RowLayout::contiguous, seqpar::RowLayout::zigzag};
+
 struct Case {
   int world_size = 2;
   int64_t n = 72;
   bool residual = false;
-  std::string layout = "contiguous";
+  seqpar::RowLayout layout = seqpar::RowLayout::contiguous;
   DType dtype = DType::f32;
   std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
   int64_t programs = 32;  ///< two groups of programs that add up their parts
@@ -47,7 +49,7 @@ struct Case {
 
   autotune::Workload workload() const {
     const seqpar::SequenceParallelRmsNormBackward op{
-        .n = n, .residual = residual, .weight_offset = 0.5, .layout = layout, .dtype = dtype};
+        .norm = {.n = n, .residual = residual, .weight_offset = 0.5, .dtype = dtype}, .layout = layout};
     return library_op("sequence_parallel_rms_norm_backward").normalize(op.workload({.world_size = world_size}));
   }
 };
@@ -103,7 +105,7 @@ class Run {
 
  private:
   std::vector<int32_t> owned_rows(int rank, int64_t length) const {
-    return testing::owned_rows(seqpar::parse_row_layout(case_.layout), rank, length, case_.world_size);
+    return testing::owned_rows(case_.layout, rank, length, case_.world_size);
   }
 
   void add(int64_t length) {
@@ -158,7 +160,8 @@ class Run {
 };
 
 void check(const Case& c, const RankOptions& options) {
-  INFO(fmt::format("{}, {} ranks, {}, {}, n {}", options.device, c.world_size, dtype_name(c.dtype), c.layout, c.n));
+  INFO(fmt::format("{}, {} ranks, {}, {}, n {}", options.device, c.world_size, dtype_name(c.dtype),
+                   seqpar::kRowLayoutNames[static_cast<size_t>(c.layout)], c.n));
   Run run(c);
   require_success(run.on(options));
   REQUIRE(run.difference() == "");
@@ -171,7 +174,7 @@ TEST_CASE("norm backward: right on the CPU, any layout and number of ranks", "[s
   size_t next = 0;
   for (const char* device : {"threads", "processes"})
     for (const int world_size : {1, 2, 3, 4, 8})
-      for (const char* layout : {"contiguous", "zigzag"}) {
+      for (const auto layout : kLayouts) {
         const DType dtype = dtypes[next++ % 3];
         check({.world_size = world_size, .residual = next % 2 == 0, .layout = layout, .dtype = dtype},
               {.device = device});
@@ -185,7 +188,7 @@ TEST_CASE("norm backward: right on simulated GPUs, every check on", "[seqpar][si
     for (const int world_size : {2, 3})
       check({.world_size = world_size,
              .residual = world_size == 2,
-             .layout = world_size == 2 ? "zigzag" : "contiguous",
+             .layout = kLayouts[world_size == 2 ? 1 : 0],
              .dtype = DType::bf16,
              .lengths = {0, 1, 5, 70}},
             {.device = device});
@@ -194,7 +197,10 @@ TEST_CASE("norm backward: right on simulated GPUs, every check on", "[seqpar][si
 TEST_CASE("norm backward: right on ranks that share a simulated GPU, every check on", "[seqpar][sim]") {
   for (const char* device : kSharedGpus)
     for (const int world_size : {2, 4})
-      check({.world_size = world_size, .layout = "zigzag", .dtype = DType::bf16, .lengths = {0, 1, 5, 70}},
+      check({.world_size = world_size,
+             .layout = seqpar::RowLayout::zigzag,
+             .dtype = DType::bf16,
+             .lengths = {0, 1, 5, 70}},
             {.device = device});
 }
 
@@ -221,7 +227,7 @@ TEST_CASE("norm backward: every combination on simulated GPUs", "[seqpar][sim][s
   for (const char* device : kSimulatedRanks)
     for (const int world_size : {1, 2, 3})
       for (const DType dtype : kKernelDTypes)
-        for (const char* layout : {"contiguous", "zigzag"})
+        for (const auto layout : kLayouts)
           check_configs({.world_size = world_size, .residual = world_size != 2, .layout = layout, .dtype = dtype},
                         device);
 }

@@ -13,9 +13,9 @@
 #include <fmt/core.h>
 
 #include "jit/base/error.h"
-#include "kernels/seqpar/rank_ops.h"
 #include "tests/support/ranks/op_on_ranks.h"
 #include "tests/support/ranks/rank_operations.h"
+#include "tests/support/ranks/rank_table.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
@@ -111,7 +111,7 @@ void check_epochs(const ConfiguredOp& of, const std::string& device, int bits, c
 
 /// True if the operation refuses the chunk by name. A chunk that it takes must give the bits of the default one.
 bool refuses_odd_chunk(const Workload& workload) {
-  const auto exchange = kernels::seqpar::rank_op(workload.operation).exchange(workload, nullptr);
+  const auto exchange = rank_table_op(workload.operation).exchange(workload, nullptr);
   const int64_t chunk_rows = exchange.phases[0].chunk_rows + 3;  // a channel has flags for chunks of this size
   OpOnRanks first(workload, "threads", {{kLength}});
   autotune::Config config = first.config();

@@ -10,7 +10,7 @@
 #include "jit/base/error.h"
 #include "kernels/op/tensor_values.h"
 #include "kernels/registry.h"
-#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/exchange/ranks.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/rank_tensors.h"
 #include "tests/support/ranks/ranks.h"
@@ -40,7 +40,7 @@ GraphRank::GraphRank(const std::string& folder, const autotune::Registry& regist
       capacity_(capacity),
       engine_(Engine::open(engine_options(folder), registry, fabric)),
       channel_(fabric, {.capacity = capacity}),
-      handle_(*engine_, {workload}, channel_),
+      handle_(*engine_, workload, op_.shares, channel_),
       length_(device_.memory(), sizeof(int64_t)),
       stream_(device_.streams()),
       seed_(static_cast<uint64_t>(fabric.rank()) << 32) {
@@ -56,7 +56,7 @@ GraphRank::GraphRank(const std::string& folder, const autotune::Registry& regist
 }
 
 std::shared_ptr<const void> GraphRank::capture(int64_t capacity) {
-  return handle_.capture(tensors_of(capacity, true), capacity, static_cast<const int64_t*>(length_.data()), stream_);
+  return handle_.capture(call_of(capacity, true), static_cast<const int64_t*>(length_.data()), stream_);
 }
 
 GraphSet GraphRank::capture_set_up_to(int64_t capacity) {
@@ -65,7 +65,7 @@ GraphSet GraphRank::capture_set_up_to(int64_t capacity) {
 
 int GraphRank::kernels_of_a_call(int64_t length) {
   device_.streams().begin_capture(stream_);
-  handle_(tensors_of(length, false), length, stream_);
+  handle_(call_of(length, false), stream_);
   return device_.streams().end_capture(stream_)->num_kernels();
 }
 
@@ -77,7 +77,7 @@ void GraphRank::replay(const int64_t& length, Outputs& outputs, const std::funct
 }
 
 void GraphRank::call(int64_t length, Outputs& outputs, int64_t capacity) {
-  into(outputs, [&] { handle_.call_as(capacity, tensors_of(length, false), length, stream_); });
+  into(outputs, [&] { handle_.call_as(capacity, call_of(length, false), stream_); });
 }
 
 void GraphRank::synchronize() {
@@ -121,11 +121,10 @@ Tensor GraphRank::tensor_of(const autotune::ArgSpec& spec, void* data, int64_t l
   return rank_tensor(schema_, spec, symbols, data);
 }
 
-std::vector<Tensor> GraphRank::tensors_of(int64_t length, bool is_capture) const {
-  std::vector<Tensor> tensors;
-  for (const Operand& operand : operands_)
-    tensors.push_back(tensor_of(operand.spec, operand.buffer.data(), length, is_capture));
-  return tensors;
+kernels::Call GraphRank::call_of(int64_t length, bool is_capture) const {
+  kernels::Call call(length, {});
+  for (const Operand& operand : operands_) call.add(tensor_of(operand.spec, operand.buffer.data(), length, is_capture));
+  return call;
 }
 
 void GraphRank::send(const Operand& operand, int64_t length) {

@@ -14,18 +14,6 @@
 
 namespace seqtile::testing {
 
-/// An operation without a type of its own: its tensors are in schema order.
-struct AnyOp {
-  autotune::Workload of;
-  using Args = std::vector<Tensor>;
-  const autotune::Workload& workload(const kernels::seqpar::Ranks&) const { return of; }
-  static kernels::Call pack(const Args& tensors, int64_t length) {
-    kernels::Call call(length, {});
-    for (const Tensor& tensor : tensors) call.add(tensor);
-    return call;
-  }
-};
-
 /// The outputs of a call: all bytes up to the capacity.
 using Outputs = std::vector<std::vector<std::byte>>;
 
@@ -68,7 +56,7 @@ class GraphRank {
   /// The tensor of an argument, with a gap behind each row. It has the rank's own rows of this length, or for a capture
   /// the most rows that the rank may have up to it.
   Tensor tensor_of(const autotune::ArgSpec& spec, void* data, int64_t length, bool is_capture) const;
-  std::vector<Tensor> tensors_of(int64_t length, bool is_capture) const;
+  kernels::Call call_of(int64_t length, bool is_capture) const;
   std::shared_ptr<const void> capture(int64_t capacity);
   void send(const Operand& operand, int64_t length);
   void into(Outputs& outputs, const std::function<void()>& run);
@@ -81,7 +69,7 @@ class GraphRank {
   const int64_t capacity_;
   std::unique_ptr<Engine> engine_;
   Channel channel_;
-  kernels::seqpar::FusedHandle<AnyOp> handle_;
+  kernels::seqpar::RankHandle handle_;
   std::deque<Operand> operands_;
   DeviceBuffer length_;
   OwnedStream stream_;

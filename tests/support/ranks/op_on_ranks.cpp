@@ -14,7 +14,8 @@
 
 #include "jit/abi/channel_block.h"
 #include "kernels/op/tensor_values.h"
-#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/exchange/identity.h"
+#include "kernels/seqpar/exchange/ranks.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tests/support/ranks/rank_operations.h"
 #include "tests/support/ranks/rank_tensors.h"
@@ -40,7 +41,7 @@ Workload on(const std::string& device, Workload w) {
 /// The workload on one rank that has the shares of all ranks.
 Workload whole(const Workload& workload) {
   Workload w = on("threads", workload);
-  const autotune::Fields common = seqpar::common_arguments(w);
+  const autotune::Fields common = seqpar::common_arguments(w, library().find(w.operation).shares);
   const autotune::Fields fields = w.fields;
   for (const auto& [name, value] : fields.values())
     if (!common.contains(name)) w.fields.set(name, fields.get_int(name) * workload.fields.get_int("world_size"));
@@ -170,7 +171,7 @@ std::unique_ptr<ir::Function> OpOnRanks::kernel() const {
 }
 
 void OpOnRanks::enlarge(ChannelOptions& options) const {
-  const ChannelOptions needs = seqpar::channel_options({workload_}, options.capacity);
+  const ChannelOptions needs = op_.on_rank(workload_, 0, options.capacity).channel;
   options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
   options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
 }

@@ -11,8 +11,9 @@
 #include "autotune/call/problem.h"
 #include "kernels/op/tensor_values.h"
 #include "kernels/seqpar/exchange/channel_args.h"
-#include "kernels/seqpar/exchange/fused_op.h"
-#include "kernels/seqpar/rank_ops.h"
+#include "kernels/seqpar/exchange/ranks.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/rank_table.h"
 
 namespace seqtile::testing {
 
@@ -24,16 +25,12 @@ namespace seqpar = kernels::seqpar;
 
 namespace {
 
-const OpDef& definition_of(const Workload& w) {
-  static std::deque<OpDef> definitions;
-  const auto found = std::ranges::find(definitions, w.operation, &OpDef::name);
-  return found != definitions.end() ? *found : definitions.emplace_back(seqpar::rank_op(w.operation).define());
-}
+const OpDef& definition_of(const Workload& w) { return library_op(w.operation); }
 
 RankOutcome run_binary(KernelBinary binary, const Workload& w, const Config& config,
                        const std::vector<int64_t>& lengths, RankOptions options,
                        const std::vector<std::vector<RankCall>>& calls) {
-  const seqpar::RankOp& op = seqpar::rank_op(w.operation);
+  const RankTableOp& op = rank_table_op(w.operation);
   options.channel.capacity = *std::ranges::max_element(lengths);
   enlarge(options.channel, w, config);
   const auto flags = std::make_shared<test::FlagRecorder>(op.protocol(config), op.exchange(w, &config), lengths);
@@ -54,7 +51,8 @@ std::unique_ptr<ir::Function> rank_kernel(const Workload& w, const Config& confi
 }
 
 void enlarge(ChannelOptions& options, const Workload& w, const Config& config) {
-  const auto needs = seqpar::needs_of(seqpar::rank_op(w.operation).exchange(w, &config), options.capacity);
+  const ChannelOptions needs =
+      seqpar::channel_options(rank_table_op(w.operation).exchange(w, &config), options.capacity);
   options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
   options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
 }
@@ -69,7 +67,7 @@ RankCall launch_of(const Workload& w, const Config& config, int64_t length) {
 
 RankOutcome run_rank_op(const Workload& w, const Config& config, const std::vector<int64_t>& lengths,
                         RankOptions options, const std::vector<std::vector<RankCall>>& calls) {
-  options.world_size = seqpar::world_size_of(w);
+  options.world_size = seqpar::ranks_of(w).size();
   KernelBinary binary = compiled_for_ranks(*rank_kernel(w, config, target_of(options)), options);
   return run_binary(std::move(binary), w, config, lengths, std::move(options), calls);
 }
@@ -84,7 +82,7 @@ AnyRankRun::AnyRankRun(const Workload& workload, Config config, std::vector<int6
     : workload_(workload), config_(std::move(config)), lengths_(std::move(lengths)) {
   const OpDef& op = definition_of(workload_);
   const autotune::Schema schema = op.schema(workload_);
-  calls_.resize(static_cast<size_t>(seqpar::world_size_of(workload_)));
+  calls_.resize(static_cast<size_t>(seqpar::ranks_of(workload_).size()));
   for (const int64_t length : lengths_)
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
       RankCall call = launch_of(workload_, config_, length);
@@ -98,7 +96,7 @@ AnyRankRun::AnyRankRun(const Workload& workload, Config config, std::vector<int6
 
 RankOutcome AnyRankRun::on(const RankOptions& given) {
   RankOptions options = given;
-  options.world_size = seqpar::world_size_of(workload_);
+  options.world_size = seqpar::ranks_of(workload_).size();
   if (!binary_) binary_ = compiled_for_ranks(*rank_kernel(workload_, config_, target_of(options)), options);
   for (Buffer& buffer : buffers_)
     if (!buffer.name.empty()) std::ranges::fill(buffer.bytes, std::byte{0xff});

@@ -63,14 +63,15 @@ struct Matrix {
 
 inline FusedAllgatherAndLinear up_op(Fabric& fabric) {
   const int rank = fabric.rank(), ranks = fabric.world_size();
-  return {.n = first_of(rank + 1, kWide, ranks) - first_of(rank, kWide, ranks), .k = kHidden};
+  return {{.n = first_of(rank + 1, kWide, ranks) - first_of(rank, kWide, ranks), .k = kHidden}};
 }
 
-inline FusedLinearAndReducescatter down_op(Fabric& fabric) { return {.n = kHidden, .k = up_op(fabric).n}; }
+inline FusedLinearAndReducescatter down_op(Fabric& fabric) { return {{.n = kHidden, .k = up_op(fabric).linear.n}}; }
 
 inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) {
   const kernels::seqpar::Ranks ranks = kernels::seqpar::ranks_of(fabric);
-  return kernels::seqpar::channel_options({up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
+  return kernels::seqpar::channel_options(
+      kernels::make_registry(), {up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
 }
 
 /// The files of engines.
@@ -127,7 +128,7 @@ class Layers {
       : rank_(fabric.rank()),
         ranks_(fabric.world_size()),
         first_(first_of(rank_, kWide, ranks_)),
-        width_(up_op(fabric).n),
+        width_(up_op(fabric).linear.n),
         engine(home.engine(fabric, cache, policy)),
         channel(fabric, channel_for(fabric)),
         up(*engine, up_op(fabric), channel),

@@ -238,7 +238,9 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
   for (ServedOperation& operation : operations_) {
     if (communicates(operation)) {
       operation.number = channel_->add_operation(operation.workload.operation + " of " + operation.label);
-      operation.handle = kernels::seqpar::prepare_on_all(*engine_, operation.workload, *channel_, operation.number);
+      const auto shares = session.registry.find(operation.workload.operation).shares;
+      operation.handle =
+          kernels::seqpar::prepare_on_all(*engine_, operation.workload, shares, *channel_, operation.number);
     } else {
       operation.handle = engine_->prepare(operation.workload);
     }

@@ -57,8 +57,9 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
       Engine::open({.threads = 1, .cache = options.cache, .artifacts = options.artifacts}, session.registry, fabric);
   Channel channel(fabric, ChannelOptions{.capacity = length, .agreed = {{"--calls", std::to_string(options.calls)}}});
   const int64_t number = channel.add_operation(workload.operation);
-  const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, channel, number);
-  const Operands operands(session.registry.find(options.operation), workload, length, channel);
+  const autotune::OpDef& op = session.registry.find(options.operation);
+  const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, op.shares, channel, number);
+  const Operands operands(op, workload, length, channel);
   const auto call = [&] { handle(operands.tensors(), length, {&number, 1}); };
   call();  // the first touch of memory pages stays out of the picture
   const Timeline timeline(channel, kMaxEvents);

@@ -10,15 +10,14 @@
 #include <catch2/catch.hpp>
 
 #include "jit/base/error.h"
-#include "kernels/seqpar/rank_ops.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/rank_table.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
 using autotune::Config;
 using autotune::Workload;
-using kernels::seqpar::rank_ops;
 
 namespace {
 
@@ -124,19 +123,19 @@ void check_faults(const Call& call, const char* device) {
 
 TEST_CASE("flag trace: under random schedules every operation keeps to the model, with the same bits",
           "[seqpar][sim][sweep]") {
-  for (const auto& op : rank_ops())
+  for (const auto& op : rank_table_ops())
     for (const int world_size : {2, 3})
       for (const Call& call : calls_of(op.name, world_size, "sim:sm_80", Which::some))
         check_schedules(call, "sim:sm_80", 3);
 }
 
 TEST_CASE("flag trace: a weaker order or scope of any operation's flags or counter is reported", "[seqpar][sim]") {
-  for (const auto& op : rank_ops())
+  for (const auto& op : rank_table_ops())
     for (const Call& call : calls_of(op.name, 2, "sim:sm_80", Which::some)) check_faults(call, "sim:sm_80");
 }
 
 TEST_CASE("flag trace: every case on every kind of simulated ranks", "[seqpar][sim][slow]") {
-  for (const auto& op : rank_ops())
+  for (const auto& op : rank_table_ops())
     for (const char* device : kSimulatedRanks)
       for (const int world_size : {2, 3, 4})
         for (const Call& call : calls_of(op.name, world_size, device, Which::all)) check_schedules(call, device, 10);

@@ -1,0 +1,157 @@
+// kernels/seqpar/exchange/rank_op.h -- the OpDef of an operation over ranks that is one type.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Beside its fields and tensors such a type has
+//   Ranks ranks;                              // whose fields are among the operation's
+//   static constexpr std::array kShares;      // names of fields by which ranks may differ: their shares of weights
+//   ExchangeShape exchange(int64_t chunk_rows) const;      // room for every form of the operation
+//   static const Protocol& protocol(const Config& config);
+// and may have
+//   RowLayout layout;                                      // absent: contiguous
+//   int64_t own_columns(int rank, bool of_keys) const;     // of tensors that are cut by heads
+//   int64_t smallest_chunk() const;                        // absent: kSmallestChunk
+// Users see these. The rest is a second type, Kernel, whose member `op` is the operation:
+//   std::vector<Config> configs(int threads, int64_t length, const Target& target) const;  // the default first
+//   double predict_us(const Config& config, int threads, int64_t length, const Target& target) const;
+//                                                          // absent: the place among the configurations
+//   void build(KernelBuilder& b, const Config& config, const Target& target, int64_t identity) const;
+//   autotune::SizeExpr programs(const Config& config) const;
+//   void reference(const autotune::Problem& p, const Tensors<Tensor>& t, std::span<const int64_t> rows,
+//                  Tensors<std::vector<double>>& out) const;
+//   autotune::Cost cost(std::span<const int64_t> symbols) const;
+//   autotune::OpDef::Tolerance tolerance(int64_t length) const;
+// It may have
+//   Config default_config(int threads, int64_t length, const Target& target) const;    // another than the first
+//   bool joins(int64_t length) const;                      // a call on one process finds its rows joined too
+//   std::vector<autotune::Workspace> workspaces(const Config& config) const;           // absent: one counter
+//   bool fill(const autotune::Problem& p, size_t arg, uint64_t seed) const;            // before the channel's
+//   arguments
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/op/typed_op.h"
+#include "kernels/seqpar/exchange/channel_args.h"
+#include "kernels/seqpar/exchange/identity.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
+
+namespace seqtile::kernels::seqpar {
+
+template <class Op>
+RowLayout layout_of(const Op& op) {
+  if constexpr (requires { op.layout; }) return op.layout;
+  else return RowLayout::contiguous;
+}
+
+/// What the operation exchanges, with the smallest chunks that it has.
+template <class Op>
+ExchangeShape exchange_of(const Op& op) {
+  if constexpr (requires { op.smallest_chunk(); }) return op.exchange(op.smallest_chunk());
+  else return op.exchange(kSmallestChunk);
+}
+
+/// The exchange of a call on one process, with all that peers would have sent.
+template <class Kernel>
+ExchangeShape preset_exchange_of(const Kernel& kernel, [[maybe_unused]] int64_t length) {
+  ExchangeShape shape = exchange_of(kernel.op);
+  if constexpr (requires { kernel.joins(length); }) shape.presets_joined = kernel.joins(length);
+  return shape;
+}
+
+/// Values of the schema's symbols for a rank.
+template <class Kernel>
+std::vector<int64_t> symbols_of(const Kernel& kernel, const autotune::Schema& schema, int rank, int64_t length) {
+  const auto& op = kernel.op;
+  std::vector<int64_t> symbols;
+  for (const std::string& symbol : schema.symbols) {
+    if (symbol == "length") symbols.push_back(length);
+    if (symbol == kOwnRows.symbol) symbols.push_back(num_rows(layout_of(op), rank, length, op.ranks.size()));
+    if constexpr (requires { op.own_columns(rank, false); })
+      for (const bool of_keys : {false, true})
+        if (symbol == (of_keys ? kOwnKvColumns : kOwnColumns).symbol) symbols.push_back(op.own_columns(rank, of_keys));
+  }
+  add_channel_symbols(symbols, preset_exchange_of(kernel, length), length);
+  return symbols;
+}
+
+template <class Op>
+autotune::Schema rank_schema_of(const Op& op) {
+  autotune::Schema schema = kernels::schema_of(op).schema;
+  add_channel_args(schema);
+  return schema;
+}
+
+template <class Kernel>
+autotune::OpDef rank_op(std::string summary, int64_t version) {
+  using autotune::Config;
+  using autotune::Problem;
+  using autotune::Workload;
+  using Op = decltype(Kernel::op);
+  constexpr auto kernel_of = [](const Workload& w) { return Kernel{op_of<Op>(w)}; };
+  autotune::OpDef op = typed_op<Op>(std::move(summary), version);
+  op.shares = Op::kShares;
+  op.schema = [](const Workload& w) { return rank_schema_of(op_of<Op>(w)); };
+  op.symbols = [=](const Workload& w, int64_t length) {
+    const Kernel kernel = kernel_of(w);
+    return symbols_of(kernel, rank_schema_of(kernel.op), kernel.op.ranks.longest(), length);
+  };
+  op.on_rank = [=](const Workload& w, int rank, int64_t length) {
+    const Kernel kernel = kernel_of(w);
+    return autotune::RankCall{kernel.op.ranks.size(), kernel.op.ranks.fabric,
+                              channel_options(exchange_of(kernel.op), length),
+                              symbols_of(kernel, rank_schema_of(kernel.op), rank, length)};
+  };
+  op.config_space = [=](const Workload& w, int64_t length, const Target& target) {
+    autotune::ConfigSpace space;
+    for (Config& config : kernel_of(w).configs(w.threads, length, target)) space.add(std::move(config));
+    return space;
+  };
+  op.default_config = [=](const Workload& w, int64_t length, const Target& target) {
+    const Kernel kernel = kernel_of(w);
+    if constexpr (requires { kernel.default_config(w.threads, length, target); })
+      return kernel.default_config(w.threads, length, target);
+    else return kernel.configs(w.threads, length, target).front();
+  };
+  op.predict_us = [=](const Workload& w, const Config& config, int64_t length, const Target& target) {
+    const Kernel kernel = kernel_of(w);
+    if constexpr (requires { kernel.predict_us(config, w.threads, length, target); })
+      return kernel.predict_us(config, w.threads, length, target);
+    else {
+      const std::vector<Config> configs = kernel.configs(w.threads, length, target);
+      return static_cast<double>(std::ranges::find(configs, config) - configs.begin());
+    }
+  };
+  op.build = [=](KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
+    kernel_of(w).build(b, config, target, identity_of(common_arguments(w, Op::kShares), config));
+  };
+  op.grid = [=](const Workload& w, const Config& config) -> std::array<autotune::SizeExpr, 3> {
+    return {kernel_of(w).programs(config), {}, {}};
+  };
+  op.workspaces = [=](const Workload& w, const Config& config) -> std::vector<autotune::Workspace> {
+    if constexpr (requires(const Kernel& kernel) { kernel.workspaces(config); }) return kernel_of(w).workspaces(config);
+    else return {{"counters", DType::i32, {1}}};
+  };
+  op.fill = [=, declared = op.fill](const Problem& p, size_t arg, uint64_t seed) {
+    const Kernel kernel = kernel_of(*p.workload);
+    if constexpr (requires { kernel.fill(p, arg, seed); })
+      if (kernel.fill(p, arg, seed)) return true;
+    return fill_channel_arg(p, arg, preset_exchange_of(kernel, p.symbols[0]), kernel.op.ranks.longest(), seed) ||
+           declared(p, arg, seed);
+  };
+  op.reference = [=](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+    const Kernel kernel = kernel_of(*p.workload);
+    typename Op::template Tensors<std::vector<double>> out;
+    kernel.reference(p, tensors_of(kernel.op, p.tensors), rows, out);
+    outputs.clear();
+    OutputCollector collector(outputs);
+    kernel.op.tensors(collector, out);
+  };
+  op.cost = [=](const Workload& w, std::span<const int64_t> symbols) { return kernel_of(w).cost(symbols); };
+  op.tolerance = [=](const Workload& w, std::span<const int64_t> symbols) {
+    return kernel_of(w).tolerance(symbols[0]);
+  };
+  return op;
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,59 @@
+// tests/support/ranks/rank_table.cpp -- see rank_table.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/ranks/rank_table.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/seqpar/exchange/rank_op.h"
+#include "kernels/seqpar/exchange/reduction.h"
+#include "kernels/seqpar/exchange/transfer.h"
+#include "kernels/seqpar/operations/alltoall_linear.h"
+#include "kernels/seqpar/operations/collectives.h"
+#include "kernels/seqpar/operations/context_attention.h"
+#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "kernels/seqpar/operations/fused_linear.h"
+#include "kernels/seqpar/operations/linear_alltoall.h"
+#include "kernels/seqpar/operations/matmul_backward.h"
+#include "kernels/seqpar/operations/norm_backward.h"
+
+namespace seqtile::testing {
+namespace {
+
+using namespace kernels::seqpar;
+
+/// All forms of a sum have their places in a channel; a configuration uses one. It also says where the rows of a gather
+/// stand.
+template <class Op>
+ExchangeShape exchange(const autotune::Workload& w, const autotune::Config* config) {
+  const Op op = kernels::op_of<Op>(w);
+  if (!config || !config->contains("chunk_rows")) return exchange_of(op);
+  ExchangeShape shape = op.exchange(config->get_int("chunk_rows"));
+  if (reduce_form(*config) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
+  return with_transfer(std::move(shape), transfer_of(*config));
+}
+
+template <class... Ops>
+std::vector<RankTableOp> table() {
+  return {{Ops::kName, exchange<Ops>, Ops::protocol}...};
+}
+
+}  // namespace
+
+const std::vector<RankTableOp>& rank_table_ops() {
+  static const std::vector<RankTableOp> ops =
+      table<FusedAllgatherAndLinear, FusedLinearAndReducescatter, LinearAndAllreduce, FusedLinearAndAlltoall,
+            FusedAlltoallAndLinear, ContextAttentionForward, ContextAttentionBackward,
+            SequenceParallelTrailingMatmulBackward, SequenceParallelLeadingMatmulBackward,
+            SequenceParallelRmsNormBackward, AllGather, ReduceScatter, AllReduce, AllToAll, Broadcast>();
+  return ops;
+}
+
+const RankTableOp& rank_table_op(std::string_view name) {
+  const auto found = std::ranges::find(rank_table_ops(), name, &RankTableOp::name);
+  if (found == rank_table_ops().end()) throw std::out_of_range(std::string(name));
+  return *found;
+}
+
+}  // namespace seqtile::testing
