@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "cache/database/files.h"
@@ -98,17 +100,22 @@ std::string refusal_of_creation(const DatabaseError& error, const std::string& p
 }  // namespace
 
 std::string cause_of(const DatabaseError& error, const std::string& path, bool is_write) {
-  const int code = error.code() & 0xff;
-  if (code == SQLITE_FULL)
-    return fmt::format("cannot be written: the disk is full; make free space in {}, or name a file on another disk",
+  const int code = error.code() & 0xff, system = error.system_errno();
+  const auto refuse_growth = [&](const std::string& limit) {
+    return fmt::format("cannot be written: {}; make free space in {}, or name a file on another disk", limit,
                        parent_folder(path));
   if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM || code == SQLITE_AUTH) {
     if (const std::string refusal = refusal_of_creation(error, path); !refusal.empty()) return refusal;
     if (const std::string refusal = refusal_of_access(path, is_write); !refusal.empty()) return refusal;
     if (const std::string refusal = refusal_of_rest(path); !refusal.empty()) return refusal;
   }
-  return fmt::format("cannot be {} ({}, SQLite code {}); check the folder, its permissions and the free space",
-                     is_write ? "written" : "read", one_line(error.what(), kMaxReasonBytes), error.code());
+  return fmt::format("cannot be {} ({}{}, SQLite code {}); check the folder, its permissions and the free space",
+                     is_write ? "written" : "read", one_line(error.what(), kMaxReasonBytes),
+                     system ? std::string(": ") + std::strerror(system) : "", error.code());
 }
+  };
+  if (code == SQLITE_FULL || system == ENOSPC) return refuse_growth("the disk is full");
+  if (system == EDQUOT) return refuse_growth(fmt::format("the disk quota of user {} is used up", geteuid()));
+  if (system == EFBIG) return "cannot be written: a limit on the size of files is reached; raise it (ulimit -f)";
 
 }  // namespace seqtile::cache

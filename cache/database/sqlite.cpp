@@ -5,6 +5,21 @@
 #include "cache/database/schema.h"
 
 namespace seqtile::cache {
+namespace {
+
+/// SQLite keeps the number for a statement that failed, and for the file where a commit failed.
+int system_errno(sqlite3* handle, int code) {
+  if ((code & 0xff) != SQLITE_IOERR && (code & 0xff) != SQLITE_CANTOPEN) return 0;
+  int number = sqlite3_system_errno(handle);
+  if (number == 0) sqlite3_file_control(handle, "main", SQLITE_FCNTL_LAST_ERRNO, &number);
+  return number;
+}
+
+[[noreturn]] void fail(sqlite3* handle, int code) {
+  throw DatabaseError(code, sqlite3_errmsg(handle), system_errno(handle, code));
+}
+
+}  // namespace
 
 Statement::~Statement() {
   sqlite3_reset(statement_);
@@ -12,7 +27,7 @@ Statement::~Statement() {
 }
 
 void Statement::require(int code) {
-  if (code != SQLITE_OK) throw DatabaseError(code, sqlite3_errmsg(sqlite3_db_handle(statement_)));
+  if (code != SQLITE_OK) fail(sqlite3_db_handle(statement_), code);
 }
 
 void Statement::bind(int64_t value) { require(sqlite3_bind_int64(statement_, next_parameter_++, value)); }
@@ -34,7 +49,7 @@ bool Statement::step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
-  throw DatabaseError(code, sqlite3_errmsg(sqlite3_db_handle(statement_)));
+  fail(sqlite3_db_handle(statement_), code);
 }
 
 bool Statement::read(int column, int64_t& out) {
@@ -68,7 +83,8 @@ Connection::Connection(const std::string& path, int flags) {
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_EXRESCODE, nullptr);
   handle_.reset(handle);
-  if (code != SQLITE_OK) throw DatabaseError(code, handle ? sqlite3_errmsg(handle) : sqlite3_errstr(code));
+  if (code != SQLITE_OK && !handle) throw DatabaseError(code, sqlite3_errstr(code));
+  if (code != SQLITE_OK) fail(handle, code);
 }
 
 Statement Connection::prepare(const char* sql) {
@@ -76,7 +92,7 @@ Statement Connection::prepare(const char* sql) {
   if (!slot) {
     sqlite3_stmt* statement = nullptr;
     const int code = sqlite3_prepare_v3(get(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-    if (code != SQLITE_OK) throw DatabaseError(code, sqlite3_errmsg(get()));
+    if (code != SQLITE_OK) fail(get(), code);
     slot.reset(statement);
   }
   return Statement(slot.get());
@@ -84,7 +100,7 @@ Statement Connection::prepare(const char* sql) {
 
 void Connection::execute(const char* sql) {
   const int code = sqlite3_exec(get(), sql, nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) throw DatabaseError(code, sqlite3_errmsg(get()));
+  if (code != SQLITE_OK) fail(get(), code);
 }
 
 bool Connection::is_read_only() const { return sqlite3_db_readonly(get(), "main") != 0; }

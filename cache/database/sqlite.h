@@ -20,13 +20,15 @@ namespace seqtile::cache {
 
 class DatabaseError : public std::runtime_error {
  public:
-  DatabaseError(int code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  int code() const { return code_; }  ///< extended result code
+  DatabaseError(int code, const std::string& message, int system_errno = 0)
+      : std::runtime_error(message), code_(code), system_errno_(system_errno) {}
+  int code() const { return code_; }                  ///< extended result code
+  int system_errno() const { return system_errno_; }  ///< of the file operation that failed; 0: not known
   bool is_busy() const { return (code_ & 0xff) == SQLITE_BUSY || (code_ & 0xff) == SQLITE_LOCKED; }
   bool is_damage() const { return (code_ & 0xff) == SQLITE_CORRUPT || (code_ & 0xff) == SQLITE_NOTADB; }
 
  private:
-  int code_;
+  int code_, system_errno_;
 };
 
 /// A prepared statement on loan from its Connection; reset when it goes out of scope. Parameters are bound in order.

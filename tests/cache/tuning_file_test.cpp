@@ -44,6 +44,26 @@ size_t publish_until_refused(TuningStore& store) {
   return stored;
 }
 
+/// While it lives, SQLite's writes to files fail.
+class FailingWrites {
+ public:
+  explicit FailingWrites(int cause) {
+    cause_ = cause;
+    set([](int, const void*, size_t, off_t) -> ssize_t { return errno = cause_, -1; });
+  }
+  FailingWrites(const FailingWrites&) = delete;
+  FailingWrites& operator=(const FailingWrites&) = delete;
+  ~FailingWrites() { set(nullptr); }
+
+ private:
+  static void set(ssize_t (*write)(int, const void*, size_t, off_t)) {
+    sqlite3_vfs* system = sqlite3_vfs_find(nullptr);
+    for (const char* name : {"pwrite", "pwrite64", "write"})
+      system->xSetSystemCall(system, name, reinterpret_cast<sqlite3_syscall_ptr>(write));  // null: the system's own
+  }
+  static inline int cause_ = 0;
+};
+
 /// A child that holds the file's exclusive lock for `held`, from before this returns.
 pid_t start_locker(const std::string& path, std::chrono::milliseconds held) {
   int ready[2];
@@ -319,12 +339,31 @@ TEST_CASE("tuning file: a limit on file size drops writes and keeps what was sto
     auto store = TuningStore::open(path, OpenMode::read_write);
     const size_t stored = publish_until_refused(*store);
     return stored > 20 && store->records(sample_key()).size() == stored && store->counters().write_failures == 5 &&
+           store->status().find("a limit on the size of files is reached; raise it (ulimit -f)") != std::string::npos &&
            store->check().ok();
   }));
   // Without the limit the same file goes on.
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->publish(sample_key(), sample_record(1000, 1000), {}));
   CHECK(store->check().ok());
+}
+
+TEST_CASE("tuning file: a write that the system refuses names the system's cause", "[cache][fault]") {
+  const TempFolder folder;
+  auto store = TuningStore::open(folder.file("tuning.db"), OpenMode::read_write);
+  REQUIRE(store->publish(sample_key(), sample_record(), {}));
+  for (const auto& [cause, said] : std::vector<std::pair<int, const char*>>{
+           {EDQUOT, "the disk quota of user"}, {ENOSPC, "the disk is full"}, {EIO, "Input/output error"}}) {
+    INFO(said);
+    {
+      const FailingWrites failing(cause);
+      CHECK_FALSE(store->publish(sample_key(), sample_record(9, 16), {}));
+    }
+    CHECK_THAT(store->status(), Catch::Contains(said));
+    CHECK(store->records(sample_key()).size() == 1);
+  }
+  CHECK(store->publish(sample_key(), sample_record(9, 16), {}));
+  CHECK(store->status() == "");
 }
 
 TEST_CASE("tuning file: a full disk drops writes and keeps serving", "[cache][fault]") {
