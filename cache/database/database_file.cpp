@@ -44,6 +44,7 @@ constexpr const char* kReadOnlyFolder =
 constexpr const char* kFixedProblem =
     "cannot be written (in WAL mode, in a folder that is not writable); stored rows are used, nothing is added";
 constexpr int kFirstVersionOfStrictTables = 3037000;
+constexpr int kOpenFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
 
 /// As SQLite reads it in a URI.
 std::string immutable_uri(const std::string& path) {
@@ -105,29 +106,50 @@ bool DatabaseFile::run(Purpose purpose, const Body& body) {
   patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
   try {
-    if (!open(purpose)) {
-      counters_.write_failures += is_write;
-      return false;
+    try {
+      return attempt(purpose, body);
+    } catch (const DatabaseError& error) {
+      if (!error.needs_rollback()) throw;  // else it comes before the first row: `body` has read nothing
     }
-    connection_->execute(is_write ? kBeginWrite : kBeginRead);
-    body(*connection_);
-    connection_->execute(kCommit);
-    is_locked_ = false;
-    if (!is_damaged_) problem_.clear();
-    if (is_write) write_problem_.clear();
-    return true;
+    roll_back_journal();
+    return attempt(purpose, body);
   } catch (const DatabaseError& error) {
     fail(purpose, error);
     return false;
   }
 }
 
+bool DatabaseFile::attempt(Purpose purpose, const Body& body) {
+  const bool is_write = purpose == Purpose::write;
+  if (!open(purpose)) {
+    counters_.write_failures += is_write;
+    return false;
+  }
+  connection_->execute(is_write ? kBeginWrite : kBeginRead);
+  body(*connection_);
+  connection_->execute(kCommit);
+  is_locked_ = false;
+  if (!is_damaged_) problem_.clear();
+  if (is_write) write_problem_.clear();
+  return true;
+}
+
+void DatabaseFile::roll_back_journal() {
+  abandon_transaction();
+  Connection writer(absolute_path(path_), SQLITE_OPEN_READWRITE | kOpenFlags);
+  sqlite3_busy_timeout(writer.get(), static_cast<int>(patience_.count()));
+  number_of(writer, kUserVersion);  // SQLite rolls back before it reads
+}
+
+void DatabaseFile::abandon_transaction() {
+  if (connection_ && !sqlite3_get_autocommit(connection_->get()))
+    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
+}
+
 void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
   const bool is_write = purpose == Purpose::write;
   counters_.write_failures += is_write;
-  if (connection_ && !sqlite3_get_autocommit(connection_->get())) {
-    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
-  }
+  abandon_transaction();
   std::string& problem = is_write ? write_problem_ : problem_;
   if (error.is_busy()) {
     counters_.busy++;
@@ -241,11 +263,10 @@ bool DatabaseFile::connect(Purpose purpose) {
 }
 
 bool DatabaseFile::attach(const std::string& path, int flags) {
-  constexpr int kFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
   fixed_.reset();
   owner_ = getpid();
   try {
-    connection_ = std::make_unique<Connection>(path, flags | kFlags);
+    connection_ = std::make_unique<Connection>(path, flags | kOpenFlags);
     harden();
     return verify_identity();
   } catch (const DatabaseError& error) {
@@ -256,7 +277,8 @@ bool DatabaseFile::attach(const std::string& path, int flags) {
         stat(path.c_str(), &info) != 0)
       throw;
     disconnect();
-    connection_ = std::make_unique<Connection>(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | kFlags);
+    connection_ =
+        std::make_unique<Connection>(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | kOpenFlags);
     fixed_ = info;
     harden();
     return verify_identity();

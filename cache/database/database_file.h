@@ -70,6 +70,10 @@ class DatabaseFile {
  private:
   enum class Purpose { read, write };
   bool run(Purpose purpose, const Body& body);
+  bool attempt(Purpose purpose, const Body& body);
+  /// Undoes what a killed writer has left unfinished, as every program does that opens the file for writing.
+  void roll_back_journal();
+  void abandon_transaction();
   bool open(Purpose purpose);
   bool may_connect(Purpose purpose, bool exists, const struct stat& info);
   bool connect(Purpose purpose);

@@ -33,15 +33,23 @@ std::string refusal_of_access(const std::string& path, bool is_write) {
                      is_write ? "written" : "read", info.st_uid, info.st_mode & 07777, geteuid());
 }
 
+bool is_writable(const std::string& path) { return access(path.c_str(), W_OK) == 0; }
+
 /// Changes that were not finished or not moved into the file lie beside it, and this process cannot do so.
 std::string refusal_of_rest(const std::string& path) {
   const bool has_log = has_content(path + "-wal");
-  if (folder_is_writable(path) || !(has_log || has_content(path + "-journal"))) return "";
+  if (!has_log && !has_content(path + "-journal")) return "";
+  const std::string rest = path + (has_log ? "-wal" : "-journal");
+  const char* fixed = !folder_is_writable(path) ? "the folder"
+                      : !is_writable(path)      ? "the file"
+                      : !is_writable(rest)      ? "that one"
+                                                : nullptr;
+  if (!fixed) return "";
   return fmt::format(
-      "cannot be read: a program that ended early has left {}{}, which SQLite has to work into the file, "
-      "and the folder is not writable; copy both files to a folder that is, and run there: sqlite3 {} "
+      "cannot be read: a program that ended early has left {}, which SQLite has to work into the file, and {} is not "
+      "writable; copy both files to a folder that is, make the copies writable, and run there: sqlite3 {} "
       "'PRAGMA journal_mode=DELETE'",
-      path, has_log ? "-wal" : "-journal", std::filesystem::path(path).filename().string());
+      rest, fixed, std::filesystem::path(path).filename().string());
 }
 
 }  // namespace
@@ -104,6 +112,10 @@ std::string cause_of(const DatabaseError& error, const std::string& path, bool i
   const auto refuse_growth = [&](const std::string& limit) {
     return fmt::format("cannot be written: {}; make free space in {}, or name a file on another disk", limit,
                        parent_folder(path));
+  };
+  if (code == SQLITE_FULL || system == ENOSPC) return refuse_growth("the disk is full");
+  if (system == EDQUOT) return refuse_growth(fmt::format("the disk quota of user {} is used up", geteuid()));
+  if (system == EFBIG) return "cannot be written: a limit on the size of files is reached; raise it (ulimit -f)";
   if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM || code == SQLITE_AUTH) {
     if (const std::string refusal = refusal_of_creation(error, path); !refusal.empty()) return refusal;
     if (const std::string refusal = refusal_of_access(path, is_write); !refusal.empty()) return refusal;
@@ -113,9 +125,5 @@ std::string cause_of(const DatabaseError& error, const std::string& path, bool i
                      is_write ? "written" : "read", one_line(error.what(), kMaxReasonBytes),
                      system ? std::string(": ") + std::strerror(system) : "", error.code());
 }
-  };
-  if (code == SQLITE_FULL || system == ENOSPC) return refuse_growth("the disk is full");
-  if (system == EDQUOT) return refuse_growth(fmt::format("the disk quota of user {} is used up", geteuid()));
-  if (system == EFBIG) return "cannot be written: a limit on the size of files is reached; raise it (ulimit -f)";
 
 }  // namespace seqtile::cache

@@ -26,6 +26,8 @@ class DatabaseError : public std::runtime_error {
   int system_errno() const { return system_errno_; }  ///< of the file operation that failed; 0: not known
   bool is_busy() const { return (code_ & 0xff) == SQLITE_BUSY || (code_ & 0xff) == SQLITE_LOCKED; }
   bool is_damage() const { return (code_ & 0xff) == SQLITE_CORRUPT || (code_ & 0xff) == SQLITE_NOTADB; }
+  /// A killed writer has left a journal, which a connection for reading only cannot roll back.
+  bool needs_rollback() const { return code_ == SQLITE_READONLY_ROLLBACK; }
 
  private:
   int code_, system_errno_;

@@ -50,6 +50,19 @@ void leave_a_log(const std::string& path) {
 
 ArtifactKey artifact_key(int number) {
   ArtifactKey key{"", fmt::format(R"({{"operation":"linear","number":{}}})", number)};
+/// A writer that is killed within a commit: the file has new pages, and the journal beside it has the old ones.
+void leave_a_journal(const std::string& path) {
+  REQUIRE(run_in_child([&] {
+    sqlite3* database = nullptr;
+    return sqlite3_open(path.c_str(), &database) == SQLITE_OK &&
+           sqlite3_exec(database,
+                        "PRAGMA cache_size=1; BEGIN IMMEDIATE; CREATE TABLE note AS WITH RECURSIVE n(x) AS "
+                        "(SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 100000) SELECT x FROM n",
+                        nullptr, nullptr, nullptr) == SQLITE_OK;
+  }));
+  REQUIRE(std::filesystem::file_size(path + "-journal") > 0);
+}
+
   key.hash = sha256_hex(key.manifest);
   return key;
 }
@@ -178,6 +191,67 @@ TEST_CASE("found files: what another user owns is said to be that user's", "[cac
   make_store(path);
   REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
   if (geteuid() != 0) return;  // only root becomes another user
+TEST_CASE("found files: what a writer left that was killed within a commit is rolled back", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db"), journal = path + "-journal";
+  make_store(path);
+  const std::string bytes = read_bytes(path);
+  SECTION("by a store that is opened for reading") {
+    leave_a_journal(path);
+    CHECK(serves(path, OpenMode::read_only));
+    CHECK((read_bytes(path) == bytes && !std::filesystem::exists(journal)));
+  }
+  SECTION("by a store that was open before") {
+    auto store = TuningStore::open(path, OpenMode::read_only);
+    REQUIRE(store->records(sample_key()).size() == 1);
+    leave_a_journal(path);
+    CHECK(store->records(sample_key()).size() == 1);
+    CHECK(store->counters().bad_files == 0);
+    CHECK(store->status() == "");
+  }
+  SECTION("by a store that is opened for writing") {
+    leave_a_journal(path);
+    CHECK(TuningStore::open(path, OpenMode::read_write)->publish(sample_key(), sample_record(9, 16), {}));
+  }
+  SECTION("of binaries") {
+    const std::string binaries = folder.file("artifacts.db"), key = folder.file("key");
+    REQUIRE(ArtifactDb::open(binaries, key)->store(artifact_key(1), binary(1)));
+    leave_a_journal(binaries);
+    CHECK(ArtifactDb::open(binaries, key)->load(artifact_key(1)));
+    leave_a_journal(binaries);
+    CHECK(ArtifactDb::open_empty(binaries, key)->load(artifact_key(1)));
+  }
+}
+
+TEST_CASE("found files: a journal that cannot be rolled back is named, with what to do", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db"), copy = folder.file("copy.db");
+  make_store(path);
+  leave_a_journal(path);
+  const auto is_told = [&](const std::string& fixed) {
+    return run_as_nobody([&] {
+      auto store = TuningStore::open(path, OpenMode::read_only);
+      const std::string status = store->status();
+      return store->records(sample_key()).empty() &&
+             status.find("a program that ended early has left " + path + "-journal") != std::string::npos &&
+             status.find(fixed + " is not writable; copy both files") != std::string::npos &&
+             status.find("run there: sqlite3 tuning.db 'PRAGMA journal_mode=DELETE'") != std::string::npos;
+    });
+  };
+  if (geteuid() != 0) return;  // only root becomes another user
+  REQUIRE(chmod(folder.path().c_str(), 0555) == 0);
+  CHECK(is_told("the folder"));
+  REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
+  CHECK(is_told("the file"));
+  REQUIRE(chmod(path.c_str(), 0666) == 0);
+  REQUIRE(chmod((path + "-journal").c_str(), 0444) == 0);
+  CHECK(is_told("that one"));
+  std::filesystem::copy(path, copy);
+  std::filesystem::copy(path + "-journal", copy + "-journal");
+  run_sql(copy, "PRAGMA journal_mode=DELETE");
+  CHECK(serves(copy, OpenMode::read_only));
+}
+
   CHECK(run_as_nobody([&] {
     auto store = TuningStore::open(path, OpenMode::read_write);
     return store->records(sample_key()).size() == 1 &&

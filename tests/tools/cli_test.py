@@ -1110,6 +1110,28 @@ class Json(Cli):
         self.assertIn("push", {item["name"] for item in items})
         self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads.* mpi$")
         many = [*gather[:-1], str(10**11), "-o", "many.json"]
+    def test_a_killed_writer_costs_nothing(self):
+        flags = [*self.model_flags, "--cache", "killed.db", "--artifacts", "killed_artifacts.db"]
+        script = ("import os, sqlite3, sys\n"
+                  "for path, table in zip(sys.argv[1:], ('trial', 'artifact')):\n"
+                  "    db = sqlite3.connect(path, isolation_level=None)\n"
+                  "    db.execute('PRAGMA cache_size=1')\n"
+                  "    db.execute('BEGIN IMMEDIATE')\n"
+                  "    db.execute(f'CREATE TABLE note AS SELECT a.* FROM {table} a, {table} b LIMIT 20000')\n"
+                  "os._exit(9)\n")
+        for command in (["cache", "check", "--cache", "killed.db", "--artifacts", "killed_artifacts.db"],
+                        ["prove", *flags], ["replay", *flags, "--requests", "trace.csv"],
+                        ["explain", *LINEAR, "--length", "40", *flags[-4:]]):
+            for name in "tuning.db", "artifacts.db":
+                shutil.copy(self.path(name), self.path(name.replace("tuning", "killed").replace("art", "killed_art")))
+            names = "killed.db", "killed_artifacts.db"
+            self.assertEqual(subprocess.run([sys.executable, "-c", script, *names], cwd=self.work).returncode, 9)
+            for name in names:
+                self.assertGreater(os.path.getsize(self.path(name + "-journal")), 0)
+            run = self.seqtile(*command)
+            self.assertEqual(run.code, 0, run.out + run.err)
+            self.assertFalse(os.path.exists(self.path("killed.db-journal")))
+
         self.assert_line(self.seqtile(*many), 3, rf"at length {10**11} need \d+ bytes of .*; take shorter lengths")
         for more in ["absent/ranks.json"], ["absent/ranks.json", "--fabric", "processes"], ["."]:
             run = self.seqtile(*gather, "--cache", "absent.db", "-o", *more)
