@@ -331,7 +331,8 @@ bool DatabaseFile::verify_identity() {
   return false;
 }
 
-/// False with an empty `problem_` means an empty database.
+/// False with an empty `problem_` means an empty database. `.dump` writes neither number: a file without them is known
+/// by its tables.
 bool DatabaseFile::identity_is_ours() {
   problem_.clear();
   std::vector<std::string> texts;
@@ -347,12 +348,14 @@ bool DatabaseFile::identity_is_ours() {
     return std::all_of(tables.begin(), tables.end(),
                        [&](const char* table) { return std::find(texts.begin(), texts.end(), table) != texts.end(); });
   };
-  // `.dump` writes neither number: the words of the tables are what is left to know the file by.
   has_lost_marks_ =
       version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
-  is_foreign_ = !has_lost_marks_ && application != schema.application_id;
   if (has_lost_marks_) return true;
-  if (application == other.application_id) {
+  const auto is_of = [&](const Schema& one) {
+    return application == one.application_id || (application == 0 && connection_->prepare(one.column_query).step());
+  };
+  is_foreign_ = !is_of(schema);
+  if (is_foreign_ && is_of(other)) {
     problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
                            schema.subject);
   } else if (is_foreign_) {
@@ -360,6 +363,12 @@ bool DatabaseFile::identity_is_ours() {
         "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
         "another file",
         application, schema.application_id);
+  } else if (application == 0) {
+    problem_ = fmt::format(
+        "has the tables of {}, but not in the words of schema {}: a dump that another program wrote or changed, or one "
+        "of another release; it is left as it is; restore one that `sqlite3 FILE .dump` writes, or move it away to "
+        "start a new one",
+        schema.subject, schema.user_version);
   } else if (version > schema.user_version) {
     problem_ = fmt::format(
         "written by a newer release (schema {}, this one reads {}); it is left as it is; update, or name "

@@ -18,6 +18,7 @@ struct Schema {
   int32_t user_version;
   std::span<const char* const> tables;  ///< tables and indexes, compared word for word when a file is opened
   std::span<const char* const> views;
+  const char* column_query;  ///< finds a column that a table of the store has in every release, in whatever words
 };
 
 // ---- tuning.db ----
@@ -162,7 +163,12 @@ SELECT json_extract(manifest, '$.costs') AS costs, json_extract(manifest, '$.mes
 FROM plan ORDER BY created_us, plan_hash)"};
 
 /// "sqtT" in ASCII.
-inline constexpr Schema kTuningSchema{"a tuning store (tuning.db)", 0x73717454, 3, kTuningTables, kTuningViews};
+inline constexpr Schema kTuningSchema{"a tuning store (tuning.db)",
+                                      0x73717454,
+                                      3,
+                                      kTuningTables,
+                                      kTuningViews,
+                                      "SELECT 1 FROM pragma_table_info('record') WHERE name = 'row_sum'"};
 
 inline constexpr const char* kSelectEnv =
     "SELECT env_id, device_kind, device_name, manifest, row_sum FROM env WHERE env_hash = ?1";
@@ -255,8 +261,12 @@ SELECT symbol, target, stage, length(code) AS code_bytes, arena_bytes,
 FROM artifact ORDER BY symbol)"};
 
 /// "sqtA" in ASCII.
-inline constexpr Schema kArtifactSchema{"an artifact store (artifacts.db)", 0x73717441, 2, kArtifactTables,
-                                        kArtifactViews};
+inline constexpr Schema kArtifactSchema{"an artifact store (artifacts.db)",
+                                        0x73717441,
+                                        2,
+                                        kArtifactTables,
+                                        kArtifactViews,
+                                        "SELECT 1 FROM pragma_table_info('artifact') WHERE name = 'mac'"};
 
 inline constexpr const char* kSelectArtifact =
     "SELECT manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, gpu_launch, used_us, mac, code "

@@ -1,5 +1,7 @@
 // tests/cache/found_files_test.cpp -- stores as people come upon them: restored, in WAL mode, of other users, shared.
 // SPDX-License-Identifier: Apache-2.0
+#include <regex>
+
 #include "cache/artifact_db.h"
 #include "jit/base/hash.h"
 #include "tests/cache/support.h"
@@ -48,8 +50,6 @@ void leave_a_log(const std::string& path) {
   REQUIRE(std::filesystem::file_size(path + "-wal") > 0);
 }
 
-ArtifactKey artifact_key(int number) {
-  ArtifactKey key{"", fmt::format(R"({{"operation":"linear","number":{}}})", number)};
 /// A writer that is killed within a commit: the file has new pages, and the journal beside it has the old ones.
 void leave_a_journal(const std::string& path) {
   REQUIRE(run_in_child([&] {
@@ -63,6 +63,8 @@ void leave_a_journal(const std::string& path) {
   REQUIRE(std::filesystem::file_size(path + "-journal") > 0);
 }
 
+ArtifactKey artifact_key(int number) {
+  ArtifactKey key{"", fmt::format(R"({{"operation":"linear","number":{}}})", number)};
   key.hash = sha256_hex(key.manifest);
   return key;
 }
@@ -98,6 +100,40 @@ TEST_CASE("found files: a restored dump of binaries serves them", "[cache]") {
   restore_dump(old, copy);
   CHECK(ArtifactDb::open(copy, key)->load(artifact_key(1)));
   CHECK(marks(copy) == marks(old));
+}
+
+TEST_CASE("found files: a dump whose tables have other words is said to be one", "[cache]") {
+  const TempFolder folder;
+  const std::string tuning = folder.file("tuning.db"), artifacts = folder.file("artifacts.db");
+  const std::string key = folder.file("key"), words = "not in the words of schema";
+  make_store(tuning);
+  REQUIRE(ArtifactDb::open(artifacts, key)->store(artifact_key(1), binary(1)));
+  const auto rewrite = [&](const std::string& from, const char* name, const char* pattern, const char* to) {
+    std::string script;
+    for (const std::string& text : run_sql(from, "SELECT sql FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"))
+      script += std::regex_replace(text, std::regex(pattern), to) + ";";
+    run_sql(folder.file(name), script);
+    return folder.file(name);
+  };
+  const auto check = [&](const std::string& path) {
+    const std::string bytes = read_bytes(path);
+    for (const OpenMode mode : {OpenMode::read_only, OpenMode::read_write}) {
+      auto store = TuningStore::open(path, mode);
+      CHECK_THAT(store->status(), Catch::Contains("has the tables of a tuning store") && Catch::Contains(words) &&
+                                      Catch::Contains("`sqlite3 FILE .dump`"));
+      CHECK(store->counters().foreign_files == 0);
+      CHECK(store->counters().bad_files == 1);
+      CHECK_FALSE(store->publish(sample_key(), sample_record(), {}));
+    }
+    CHECK(read_bytes(path) == bytes);
+  };
+  check(rewrite(tuning, "quoted.db", "CREATE TABLE (\\w+)", "CREATE TABLE IF NOT EXISTS \"$1\""));
+  check(rewrite(tuning, "plain.db", "\\) STRICT", ")"));
+  check(rewrite(tuning, "earlier.db", "  ranks INTEGER.*\n", ""));
+  const std::string binaries = rewrite(artifacts, "binaries.db", "  -- .*", "");
+  CHECK_THAT(ArtifactDb::open(binaries, key)->status(), Catch::Contains("has the tables of an artifact store"));
+  CHECK_THAT(TuningStore::open(binaries, OpenMode::read_only)->status(),
+             Catch::Contains("is an artifact store (artifacts.db), not a tuning store"));
 }
 
 TEST_CASE("found files: words of other tables without marks are another program's", "[cache]") {
@@ -155,42 +191,6 @@ TEST_CASE("found files: WAL mode serves in every folder, also with a log that wa
   chmod(folder.path().c_str(), 0755);
 }
 
-TEST_CASE("found files: a fixed file that is replaced is looked at again", "[cache][fault]") {
-  const TempFolder folder;
-  const std::string path = folder.file("tuning.db"), other = folder.file("other.db");
-  make_store(path);
-  {
-    auto store = TuningStore::open(other, OpenMode::read_write);
-    REQUIRE(store->publish(sample_key(7), sample_record(), {}));
-  }
-  REQUIRE(chmod(other.c_str(), 0644) == 0);
-  for (const std::string& each : {path, other}) run_sql(each, "PRAGMA journal_mode=WAL");
-  REQUIRE(chmod(folder.path().c_str(), 0555) == 0);
-  int to_child[2], to_parent[2];
-  REQUIRE((pipe(to_child) == 0 && pipe(to_parent) == 0));
-  const pid_t child = start_child([&] {
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return false;
-    auto store = TuningStore::open(path, OpenMode::read_only);
-    const bool had_first = store->records(sample_key()).size() == 1;
-    char go = 0;
-    return write(to_parent[1], "x", 1) == 1 && read(to_child[0], &go, 1) == 1 && had_first &&
-           store->records(sample_key()).empty() && store->records(sample_key(7)).size() == 1;
-  });
-  char ready = 0;
-  CHECK(read(to_parent[0], &ready, 1) == 1);
-  CHECK(rename(other.c_str(), path.c_str()) == 0);  // root may
-  CHECK(write(to_child[1], "x", 1) == 1);
-  CHECK(wait_child(child));
-  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(end);
-  chmod(folder.path().c_str(), 0755);
-}
-
-TEST_CASE("found files: what another user owns is said to be that user's", "[cache][fault]") {
-  const TempFolder folder;
-  const std::string path = folder.file("tuning.db");
-  make_store(path);
-  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
-  if (geteuid() != 0) return;  // only root becomes another user
 TEST_CASE("found files: what a writer left that was killed within a commit is rolled back", "[cache][fault]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db"), journal = path + "-journal";
@@ -252,6 +252,42 @@ TEST_CASE("found files: a journal that cannot be rolled back is named, with what
   CHECK(serves(copy, OpenMode::read_only));
 }
 
+TEST_CASE("found files: a fixed file that is replaced is looked at again", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db"), other = folder.file("other.db");
+  make_store(path);
+  {
+    auto store = TuningStore::open(other, OpenMode::read_write);
+    REQUIRE(store->publish(sample_key(7), sample_record(), {}));
+  }
+  REQUIRE(chmod(other.c_str(), 0644) == 0);
+  for (const std::string& each : {path, other}) run_sql(each, "PRAGMA journal_mode=WAL");
+  REQUIRE(chmod(folder.path().c_str(), 0555) == 0);
+  int to_child[2], to_parent[2];
+  REQUIRE((pipe(to_child) == 0 && pipe(to_parent) == 0));
+  const pid_t child = start_child([&] {
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return false;
+    auto store = TuningStore::open(path, OpenMode::read_only);
+    const bool had_first = store->records(sample_key()).size() == 1;
+    char go = 0;
+    return write(to_parent[1], "x", 1) == 1 && read(to_child[0], &go, 1) == 1 && had_first &&
+           store->records(sample_key()).empty() && store->records(sample_key(7)).size() == 1;
+  });
+  char ready = 0;
+  CHECK(read(to_parent[0], &ready, 1) == 1);
+  CHECK(rename(other.c_str(), path.c_str()) == 0);  // root may
+  CHECK(write(to_child[1], "x", 1) == 1);
+  CHECK(wait_child(child));
+  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(end);
+  chmod(folder.path().c_str(), 0755);
+}
+
+TEST_CASE("found files: what another user owns is said to be that user's", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_store(path);
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
+  if (geteuid() != 0) return;  // only root becomes another user
   CHECK(run_as_nobody([&] {
     auto store = TuningStore::open(path, OpenMode::read_write);
     return store->records(sample_key()).size() == 1 &&
