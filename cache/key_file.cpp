@@ -19,9 +19,11 @@ namespace {
 
 constexpr const char* kRemoveIt = "remove it: a new one is made, and binaries under the old one are compiled anew";
 
-std::string system_message(const std::string& action, const std::string& path) {
-  return fmt::format("key file {}: cannot be {} ({}); check the folder and its permissions", path, action,
-                     std::strerror(errno));
+constexpr int kMaxMakingWaits = 50;  ///< of 2 ms each, for the process that is making the key
+
+std::string system_message(const std::string& action, const std::string& path, int cause = errno) {
+  return fmt::format("key file {}: cannot be {} ({}); check the folder, its permissions and the free space", path,
+                     action, std::strerror(cause));
 }
 
 /// Why others could know the key, or have made it, and what to do; empty where it is the user's alone.
@@ -61,28 +63,55 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   return key;
 }
 
+/// Writes a new key and returns 0, or an errno value.
+int write_key(const std::string& path) {
+  MacKey key;
+  randombytes_buf(key.data(), key.size());
+  errno = 0;
+  const Descriptor file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const bool is_written = file.is_open() &&
+                          write(file.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) &&
+                          fsync(file.get()) == 0;
+  const int cause = is_written ? 0 : errno ? errno : ENOSPC;  // a short write sets no errno
+  sodium_memzero(key.data(), key.size());
+  return cause;
+}
+
+/// Gives the file `aside` the name `path`, which no file may have. Returns 0, or an errno value.
+int put_in_place(const std::string& aside, const std::string& path) {
+  if (link(aside.c_str(), path.c_str()) == 0) return 0;
+  if (errno == EEXIST) return EEXIST;
+  // The file system has no hard links. An empty file claims the name, and the key takes its place as a whole.
+  const Descriptor claim(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!claim.is_open()) return errno;
+  if (rename(aside.c_str(), path.c_str()) == 0) return 0;
+  const int cause = errno;
+  unlink(path.c_str());
+  return cause;
+}
+
 bool create_key(const std::string& path, std::string& problem) {
   if (const std::string cause = make_parent_folders(path); !cause.empty()) {
     problem = fmt::format("key file {}: {}; check the folder, or set SEQTILE_CONFIG_DIR", path, cause);
     return false;
   }
-  MacKey key;
-  randombytes_buf(key.data(), key.size());
   const std::string aside = fmt::format("{}.{}.{:08x}", path, getpid(), randombytes_random());
-  bool is_written = false;
-  {
-    const Descriptor file(open(aside.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
-    is_written = file.is_open() && write(file.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) &&
-                 fsync(file.get()) == 0;
-  }
-  sodium_memzero(key.data(), key.size());
-  // A key that another process has just put there is as good.
-  const bool is_linked = is_written && (link(aside.c_str(), path.c_str()) == 0 || errno == EEXIST);
-  if (!is_linked) problem = system_message("made", path);
+  int cause = write_key(aside);
+  if (cause == 0) cause = put_in_place(aside, path);
   unlink(aside.c_str());
+  if (cause != 0 && cause != EEXIST) {  // a key that another process has just put there is as good
+    problem = system_message("made", path, cause);
+    return false;
+  }
   const Descriptor folder(open(parent_folder(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.is_open()) fsync(folder.get());
-  return is_linked;
+  return true;
+}
+
+/// Whether an empty file is there: a key that a process is making on a file system without hard links.
+bool is_being_made(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
 }
 
 }  // namespace
@@ -98,6 +127,7 @@ std::optional<MacKey> load_or_create_key(const std::string& path, std::string& p
   }
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 && errno == ENOENT && !create_key(path, problem)) return std::nullopt;
+  for (int i = 0; i < kMaxMakingWaits && is_being_made(path); ++i) usleep(2000);
   return load_key(path, problem);
 }
 

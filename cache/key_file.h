@@ -3,7 +3,8 @@
 //
 // 32 random bytes, in a file of mode 0600 that belongs to this user, outside the cache folder so that shipping or
 // sharing the cache never ships the key. Written aside and linked into place: readers see no key or a whole one, and of
-// two processes that make it at once both end with the same.
+// two processes that make it at once both end with the same. A file system without hard links gets an empty file, which
+// the key replaces; readers wait for that.
 #pragma once
 #include <array>
 #include <optional>

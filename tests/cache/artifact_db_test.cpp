@@ -2,8 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/artifact_db.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+
 #include "jit/base/hash.h"
 #include "tests/cache/support.h"
+
+static bool has_hard_links = true;
+
+/// Takes the place of the C library's, for a file system without hard links.
+extern "C" int link(const char* from, const char* to) noexcept {
+  if (has_hard_links) return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+  errno = EPERM;
+  return -1;
+}
 
 using namespace seqtile;
 using namespace seqtile::cache;
@@ -188,6 +202,31 @@ TEST_CASE("artifact store: another user's key opens nothing", "[cache][fault]") 
   run_sql(paths.database, "UPDATE artifact SET mac = (SELECT mac FROM artifact ORDER BY created_us LIMIT 1)");
   CHECK(!(ArtifactDb::open(paths.database, paths.folder.file("other.key"))->load(sample_artifact_key()) &&
           paths.open()->load(sample_artifact_key())));
+}
+
+TEST_CASE("artifact store: a key is made where there are no hard links, the same for all", "[cache][fault]") {
+  const Paths paths;
+  has_hard_links = false;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 8; ++i)
+    children.push_back(start_child([&] { return paths.open()->store(sample_artifact_key(i), sample_binary(i)); }));
+  for (const pid_t child : children) CHECK(wait_child(child));
+  has_hard_links = true;
+  auto store = paths.open();
+  for (int i = 0; i < 8; ++i) CHECK(store->load(sample_artifact_key(i)));
+  CHECK(std::distance(std::filesystem::directory_iterator(paths.folder.file("config")), {}) == 1);  // the key alone
+}
+
+TEST_CASE("artifact store: a key that cannot be made says why", "[cache][fault]") {
+  const Paths paths;
+  CHECK(run_in_child([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_FSIZE, &none) != 0) return false;
+    const std::string status = paths.open()->status();
+    return status.find("cannot be made (File too large)") != std::string::npos;
+  }));
+  CHECK_FALSE(std::filesystem::exists(paths.key_file));
 }
 
 TEST_CASE("artifact store: a key file that others could know is refused, with the reason", "[cache][fault]") {
