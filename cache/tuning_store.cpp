@@ -48,6 +48,7 @@ class SqliteTuningStore final : public TuningStore {
   bool publish(const TuningKey& key, const Record& record, const std::vector<TrialRow>& trials) override;
   bool add_trials(const TuningKey& key, const std::vector<TrialRow>& trials) override;
   bool publish_all(const std::vector<KeyedRecord>& records) override;
+  bool replace(const std::vector<Replacement>& edits) override;
   bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) override;
   bool remove_records(const std::vector<KeyedRecord>& records, bool with_trials) override;
   CheckReport check() override;
@@ -66,8 +67,11 @@ class SqliteTuningStore final : public TuningStore {
   };
 
   KeyIds ensure_key(Connection& connection, const TuningKey& key);
+  /// The valid record in the bucket of `record`.
+  std::optional<Record> find_record(Connection& connection, const KeyIds& ids, const Record& record);
   bool put_record(Connection& connection, const KeyIds& ids, const Record& record, bool keeps_measured,
                   const std::optional<std::string>& unfit_config = std::nullopt);
+  void insert(Connection& connection, const KeyIds& ids, const Record& record);
   void put_trials(Connection& connection, const KeyIds& ids, const std::vector<TrialRow>& trials);
   Parts load_envs(Connection& connection, Tally& tally);
   Parts load_workloads(Connection& connection, Tally& tally);
@@ -298,25 +302,31 @@ SqliteTuningStore::KeyIds SqliteTuningStore::ensure_key(Connection& connection, 
   return ids;
 }
 
+std::optional<Record> SqliteTuningStore::find_record(Connection& connection, const KeyIds& ids, const Record& record) {
+  Statement statement = connection.prepare(kSelectRecord);
+  for (const int64_t value : {ids.env, ids.workload, record.bucket_version, record.lo, record.hi})
+    statement.bind(value);
+  Record stored;
+  const bool is_good = statement.step() && read_record(statement, 0, ids.hashes, stored) == RowState::good;
+  return is_good ? std::optional(std::move(stored)) : std::nullopt;
+}
+
 bool SqliteTuningStore::put_record(Connection& connection, const KeyIds& ids, const Record& record, bool keeps_measured,
                                    const std::optional<std::string>& unfit_config) {
-  {
-    Statement statement = connection.prepare(kSelectRecord);
-    for (const int64_t value : {ids.env, ids.workload, record.bucket_version, record.lo, record.hi})
-      statement.bind(value);
-    Record stored;
-    if (statement.step() && read_record(statement, 0, ids.hashes, stored) == RowState::good &&
-        stored.config_json != unfit_config && !may_replace(stored.origin, record.origin, keeps_measured)) {
-      return false;
-    }
-  }
+  const std::optional<Record> stored = find_record(connection, ids, record);
+  if (stored && stored->config_json != unfit_config && !may_replace(stored->origin, record.origin, keeps_measured))
+    return false;
+  insert(connection, ids, record);
+  return true;
+}
+
+void SqliteTuningStore::insert(Connection& connection, const KeyIds& ids, const Record& record) {
   Statement statement = connection.prepare(kInsertRecord);
   statement.bind(ids.env);
   statement.bind(ids.workload);
   Record stamped = record;
   if (stamped.created_us == 0) stamped.created_us = unix_time_us();
   insert_record(statement, ids.hashes, stamped);
-  return true;
 }
 
 void SqliteTuningStore::put_trials(Connection& connection, const KeyIds& ids, const std::vector<TrialRow>& trials) {
@@ -365,6 +375,21 @@ bool SqliteTuningStore::publish_all(const std::vector<KeyedRecord>& records) {
     for (const auto& [key, record, unfit_config] : records)
       put_record(connection, ensure_key(connection, key), record, true, unfit_config);
   });
+}
+
+bool SqliteTuningStore::replace(const std::vector<Replacement>& edits) {
+  for (const Replacement& edit : edits)
+    if (refuse(why_not_storable(edit.key)) || refuse(why_not_storable(edit.after))) return false;
+  bool is_as_read = true;
+  const bool is_committed = file_.write([&](Connection& connection) {
+    std::vector<KeyIds> keys;
+    for (const Replacement& edit : edits) {
+      keys.push_back(ensure_key(connection, edit.key));
+      is_as_read = is_as_read && find_record(connection, keys.back(), edit.before) == edit.before;
+    }
+    for (size_t i = 0; is_as_read && i < edits.size(); ++i) insert(connection, keys[i], edits[i].after);
+  });
+  return is_committed && !refuse(is_as_read ? "" : "another process has changed a record meanwhile; look again");
 }
 
 /// `sql` deletes what a key has in one bucket; `row` is a record, or a bad one.

@@ -49,6 +49,7 @@ struct Record {
   bool sliced = false;  ///< measured on a slice of the grid
   int64_t measured_length = 0;
   int64_t created_us = 0;  ///< Unix time, for people; never used for ordering
+  bool operator==(const Record&) const = default;
 };
 
 /// What failed also appears in v_failed.
@@ -57,7 +58,7 @@ struct TrialRow {
   std::string config_hash, config_json;
   /// ok compile_error compile_timeout crash hang wrong_result oob_write nondeterministic oom slow refused modelled
   std::string outcome;
-  std::string detail;  ///< one line; at most 2000 bytes are kept
+  std::string detail;                            ///< one line; at most 2000 bytes are kept
   double median_us = 0, p20_us = 0, p80_us = 0;  ///< of one process
   int64_t samples = 0;
   int64_t ranks = 0;  ///< how many ran it together; 0: one process alone did
@@ -82,6 +83,12 @@ struct KeyedRecord {
   /// The stored configuration that was found unfit to serve: a record that still has it is replaced whatever its
   /// origin, pinned too.
   std::optional<std::string> unfit_config = {};
+};
+
+/// An edit of a record that was read before.
+struct Replacement {
+  TuningKey key;
+  Record before, after;  ///< of one bucket
 };
 
 /// A row of a key that is no valid record.
@@ -117,6 +124,9 @@ class TuningStore {
   /// One transaction for many records of many keys (prewarm's coverage pass). A default or modelled record here never
   /// replaces a tuned, merged or pinned one, which another prewarm may have stored meanwhile.
   virtual bool publish_all(const std::vector<KeyedRecord>& records) = 0;
+  /// Puts every `after` in the place of its `before`, whatever the origins, in one transaction. False, with nothing
+  /// stored, where one of the records is not what `before` says any more.
+  virtual bool replace(const std::vector<Replacement>& edits) = 0;
   /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
   virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;
 

@@ -209,6 +209,29 @@ TEST_CASE("tuning store: threads may share one store", "[cache]") {
   CHECK(store->all_records().size() == 40);
 }
 
+TEST_CASE("tuning store: an edit takes the place of what was read, or changes nothing", "[cache]") {
+  const TempFolder folder;
+  auto store = TuningStore::open(folder.file("tuning.db"), OpenMode::read_write);
+  const Record first = sample_record(5, 8), second = sample_record(9, 16, Origin::pinned);
+  for (const Record& record : {first, second}) REQUIRE(store->publish(sample_key(), record, {}));
+  Record pinned = first, unpinned = second;
+  pinned.origin = Origin::pinned, unpinned.origin = Origin::fallback;
+  const std::vector<Replacement> edits = {{sample_key(), first, pinned}, {sample_key(), second, unpinned}};
+
+  Record tuned = second;  // by another process, between the reading and the edit
+  tuned.median_us = 11;
+  REQUIRE(store->publish(sample_key(), tuned, {}));
+  CHECK_FALSE(store->replace(edits));
+  CHECK(store->counters().write_failures == 1);
+  CHECK(store->records(sample_key()) == std::vector<Record>{first, tuned});
+
+  REQUIRE(store->publish(sample_key(), second, {}));
+  CHECK(store->replace(edits));
+  CHECK(store->records(sample_key()) == std::vector<Record>{pinned, unpinned});
+  CHECK_FALSE(store->replace({{sample_key(), sample_record(17, 18), sample_record(17, 18)}}));  // no such record
+  CHECK(store->records(sample_key()).size() == 2);
+}
+
 TEST_CASE("tuning store: removed records leave their trials, or take them along, and nothing else", "[cache]") {
   const TempFolder folder;
   auto store = TuningStore::open(folder.file("tuning.db"), OpenMode::read_write);

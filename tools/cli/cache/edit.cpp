@@ -40,9 +40,9 @@ void check_written(bool is_written, const cache::TuningStore& store) {
   if (is_written) return;
   const std::string status = store.status();
   throw Error(ErrorCode::io, status.empty() ? store.path() +
-                                                  ": nothing was changed: another process has it locked, or a "
-                                                  "line above names a record that cannot be stored; try again, or "
-                                                  "choose others"
+                                                  ": nothing was changed: another process has it locked or has "
+                                                  "changed it, or a line above names a record that cannot be stored; "
+                                                  "try again, or choose others"
                                             : status);
 }
 
@@ -88,12 +88,12 @@ std::unique_ptr<cache::TuningStore> open_for_edit(const EditOptions& options) {
   return open_store_of(options, options.dry_run ? StoreUse::read_existing : StoreUse::edit);
 }
 
-/// Puts `after` in the place of `before` where that is still what the file has.
+/// Puts `after` in the place of `before`: of all records, or of none where one is not what was read any more.
 void replace_records(cache::TuningStore& store, const std::vector<Edit>& edits) {
-  std::vector<cache::KeyedRecord> rows;
+  std::vector<cache::Replacement> rows;
   for (const Edit& edit : edits)
-    if (edit.is_needed) rows.push_back({edit.key, edit.after, edit.before.config_json});
-  if (!rows.empty()) check_written(store.publish_all(rows), store);
+    if (edit.is_needed) rows.push_back({edit.key, edit.before, edit.after});
+  if (!rows.empty()) check_written(store.replace(rows), store);
 }
 
 /// Records of this release, the only ones that are edited.
