@@ -6,6 +6,8 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 namespace seqtile::autotune {
@@ -42,5 +44,10 @@ constexpr Bucket bucket(int64_t length) { return bucket_at(bucket_index(length))
 /// All buckets that contain a length of lo..hi, in ascending order.
 /// Errors: invalid_argument unless 1 <= lo <= hi <= kMaxLength.
 std::vector<Bucket> buckets(int64_t lo, int64_t hi);
+
+/// Position of the bucket whose record serves the bucket at `index` where that has none: the nearest on the ladder, the
+/// longer one of two. A kernel tuned for more rows loses less than one tuned for fewer. Engine and `explain` call this
+/// one function.
+std::optional<int64_t> nearest_recorded(int64_t index, const std::function<bool(int64_t)>& is_recorded);
 
 }  // namespace seqtile::autotune

@@ -1,7 +1,6 @@
 // autotune/engine/handle_plans.cpp -- from stored decisions to the plan table of a handle; tuning of single buckets.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
 #include <deque>
 
 #include <fmt/core.h>
@@ -141,13 +140,8 @@ int Handle::State::top_recorded() const {
 }
 
 const BucketRecord* Handle::State::nearest_record(int index) const {
-  for (int distance = 0; distance < kNumBuckets; ++distance) {
-    // The longer neighbour comes first: a kernel tuned for more rows loses less than a kernel tuned for fewer.
-    for (const int candidate : {index + distance, index - distance}) {
-      if (candidate >= 0 && candidate < kNumBuckets && records_[candidate]) return records_[candidate];
-    }
-  }
-  return nullptr;
+  const auto at = autotune::nearest_recorded(index, [&](int64_t i) { return records_[i] != nullptr; });
+  return at ? records_[*at] : nullptr;
 }
 
 bool Handle::State::is_open(int index) const {
@@ -168,10 +162,10 @@ void Handle::State::publish(std::atomic<int64_t>& compiles) {
     if (entry.record || is_open(i)) continue;
     if (takes_nearest) entry.record = nearest_record(i);
     if (entry.record) continue;
-    // Without any record, the buckets of an octave share one default, so that a server compiles few binaries.
-    const int64_t hi = autotune::bucket_at(i).hi;
-    const int64_t length = takes_nearest ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi))) : hi;
-    defaults[i] = op_.default_config(workload, length, core_->parts.device->target());
+    const Bucket bucket = autotune::bucket_at(i);
+    const Target& target = core_->parts.device->target();
+    defaults[i] = takes_nearest ? autotune::octave_default(op_, workload, bucket, target)
+                                : op_.default_config(workload, bucket.hi, target);
   }
   std::vector<Config> configs;
   for (const auto& [index, config] : defaults) configs.push_back(config);

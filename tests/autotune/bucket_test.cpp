@@ -50,6 +50,21 @@ TEST_CASE("bucket: the top of the domain still has a bucket", "[autotune][bucket
   }
 }
 
+TEST_CASE("bucket: the nearest recorded one is counted in buckets, and the longer of two", "[autotune][bucket]") {
+  const auto nearest = [](int64_t length, const std::vector<int64_t>& recorded) {
+    const auto at = nearest_recorded(bucket_index(length), [&](int64_t index) {
+      return std::ranges::any_of(recorded, [&](int64_t other) { return bucket_index(other) == index; });
+    });
+    return at ? bucket_at(*at).hi : 0;
+  };
+  CHECK(nearest(20, {}) == 0);
+  CHECK(nearest(20, {18, 22}) == 22);
+  CHECK(nearest(18, {18, 22}) == 18);
+  CHECK(nearest(8, {2, 18}) == 18);  // two buckets away each, 6 and 10 rows
+  CHECK(nearest(4096, {1, 32}) == 32);
+  CHECK(nearest(1, {kMaxLength}) == kMaxLength);
+}
+
 TEST_CASE("buckets: a range outside of the domain is refused with its limits", "[autotune][bucket]") {
   for (const auto& [lo, hi] : {std::pair<int64_t, int64_t>{0, 5}, {-3, 5}, {7, 6}, {1, kMaxLength + 1}}) {
     try {

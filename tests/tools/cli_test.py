@@ -452,6 +452,16 @@ class Json(Cli):
 
     def test_cache_check(self):
         run = self.seqtile("cache", "check", "--cache", "tuning.db", "--json")
+    def test_explain_names_the_record_that_the_engine_serves(self):
+        norm, stores = ["rms_norm", "--set", "n=96", "--threads", "1"], ["--cache", "near.db", "--artifacts", "near_artifacts.db"]
+        for length in "18", "22":  # both two away from 20
+            run = self.seqtile("tune", *norm, "--length", length, *stores, "--budget", "5s")
+            self.assertEqual(run.code, 0, run.err)
+        for length, bucket in ("1", "17..18"), ("16", "17..18"), ("20", "21..22"), ("24", "21..22"):
+            run = self.seqtile("explain", *norm, "--length", length, *stores, "--json")
+            self.assertEqual(run.code, 1, run.err)
+            self.assertIn(f"nearest is [{bucket}];", run.json()["reason"])
+
         self.assertEqual(run.code, 0, run.out + run.err)
         self.assert_fields(run.json(), {"rows": int, "bad_rows": int, "ok": bool})
         self.assertEqual((run.json()["bad_rows"], run.json()["ok"]), (0, True))

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -68,22 +69,28 @@ struct Found {
   std::string refusal;                  ///< of the record that is there; empty: there is none
 };
 
+/// Judges the record as the engine does, which compiles a binary that is not there.
+autotune::Judgement judge(autotune::Usability& usable, const cache::Record& record, Device& device,
+                          ArtifactStore& artifacts) {
+  autotune::Judgement judgement = usable.judge(record, device, artifacts);
+  if (!judgement.is_usable() || judgement.lack.empty()) return judgement;
+  try {
+    usable.build(judgement.config);
+  } catch (const Error& error) {
+    judgement.refusal = fmt::format("its kernel does not compile: {}", error.what());
+  }
+  return judgement;
+}
+
 Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, const cache::TuningKey& key,
                   cache::TuningStore& store, Device& device, ArtifactStore& artifacts) {
   Found found;
   std::vector<cache::BadRecord> bad;
   for (cache::Record& record : store.records(key, &bad)) {
     if (record.lo > bucket.hi || record.hi < bucket.lo) continue;
-    const autotune::Judgement judgement = usable.judge(record, device, artifacts);
+    const autotune::Judgement judgement = judge(usable, record, device, artifacts);
     found.refusal = judgement.refusal;
-    if (judgement.is_usable() && !judgement.lack.empty()) {
-      try {
-        usable.build(judgement.config);  // the engine would
-      } catch (const Error& error) {
-        found.refusal = fmt::format("its kernel does not compile: {}", error.what());
-      }
-    }
-    if (!found.refusal.empty()) continue;
+    if (!judgement.is_usable()) continue;
     found.record = std::move(record), found.lack = judgement.lack;
     return found;
   }
@@ -92,22 +99,34 @@ Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, c
   return found;
 }
 
+/// The record that serves the bucket under the miss policy "nearest".
+std::optional<cache::Record> find_nearest(autotune::Usability& usable, const autotune::Bucket& bucket,
+                                          std::vector<cache::Record> records, Device& device,
+                                          ArtifactStore& artifacts) {
+  std::map<int64_t, cache::Record> by_bucket;
+  for (cache::Record& record : records) by_bucket.try_emplace(autotune::bucket_index(record.lo), std::move(record));
+  while (const auto near = autotune::nearest_recorded(autotune::bucket_index(bucket.lo),
+                                                      [&](int64_t at) { return by_bucket.contains(at); })) {
+    cache::Record& record = by_bucket.at(*near);
+    if (judge(usable, record, device, artifacts).is_usable()) return std::move(record);
+    by_bucket.erase(*near);
+  }
+  return std::nullopt;
+}
+
+/// What the engine does under the miss policy "nearest".
 Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload& workload,
                              const autotune::Bucket& bucket, const Target& target, const cache::TuningKey& key,
-                             cache::TuningStore& store, const Options& options, const std::string& refusal) {
-  const std::vector<cache::Record> records = usable_records(op, workload, target, store, key);
+                             cache::TuningStore& store, const Options& options, const std::string& refusal,
+                             const std::optional<cache::Record>& near) {
   const std::string step = "; run " + next_step("tune", options);
   const std::string refused = refusal.empty() ? "" : "the bucket's record does not serve: " + refusal;
-  Answer answer{"default", "", op.default_config(workload, bucket.hi, target)};
-  if (!records.empty()) {
-    const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
-      return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
-    });
+  if (near)
     return {"nearest " + std::string(cache::origin_name(near->origin)),
             fmt::format("{}; nearest is {}{}", refused.empty() ? "the bucket has no record" : refused,
                         format_bucket(near->lo, near->hi), step),
             autotune::Config::parse(near->config_json)};
-  }
+  Answer answer{"default", "", autotune::octave_default(op, workload, bucket, target)};
   const auto difference = refusal.empty() ? autotune::key_difference(store, key) : std::vector<std::string>{};
   answer.reason = !refused.empty()     ? refused
                   : difference.empty() ? "the file has no record"
@@ -198,9 +217,13 @@ Explained explain_workload(const Session& session, const Options& options, const
   autotune::Usability usable(op, workload, device->target());
   const Found found = find_record(usable, bucket, key, *store, *device, *artifacts);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
-  const Answer answer =
-      found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
-                   : answer_without_record(op, workload, bucket, device->target(), key, *store, options, found.refusal);
+  std::optional<cache::Record> near;
+  if (!found.record)
+    near =
+        find_nearest(usable, bucket, usable_records(op, workload, device->target(), *store, key), *device, *artifacts);
+  const Answer answer = found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
+                                     : answer_without_record(op, workload, bucket, device->target(), key, *store,
+                                                             options, found.refusal, near);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
   print_line("  bucket  " + format_bucket(bucket.lo, bucket.hi));
