@@ -23,14 +23,20 @@ bool is_tuned(const cache::Record& record) {
          record.origin == cache::Origin::pinned;
 }
 
+/// Errors: invalid_argument if no variable names the user's cache folder.
 std::string default_cache() {
-  return (std::filesystem::path(cache::default_tuning_path()).parent_path() / "bench.db").string();
+  const std::filesystem::path tuning = cache::default_tuning_path();
+  if (tuning.empty())
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--cache: {}; give --cache FILE, behind -- of `seqtile bench`", cache::kNoDefaultPath));
+  return (tuning.parent_path() / "bench.db").string();
 }
 
 }  // namespace
 
 Environment::Environment(Options options)
     : options_(std::move(options)), registry_(kernels::make_registry()), openblas_(open_openblas()) {
+  if (options_.is_listed) return;
   if (options_.cache.empty()) options_.cache = default_cache();
   const auto folder = std::filesystem::absolute(options_.cache).parent_path();
   std::error_code ignored;  // a missing folder shows when the store is written

@@ -16,6 +16,7 @@ namespace seqtile::bench {
 
 struct Options {
   std::vector<int> threads;
+  bool is_listed = false;  ///< the cases are only listed, which needs no files
   std::string cache;       ///< tuning.db of the benchmarks; artifacts_path() lies beside it
   double budget_s = 10;    ///< of tuning a bucket that has no tuned record yet
   std::string model;       ///< config.json whose operations the regret suite tunes; empty: no regret cases

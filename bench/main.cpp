@@ -38,7 +38,7 @@ constexpr Suite kSuites[] = {{"linear", add_linear_cases},
 struct Arguments {
   std::string suite, filter = ".";
   int threads = 0;
-  bool list = false, json = false;
+  bool json = false;
   std::string output, budget;
   RunOptions run;
   Options options;
@@ -67,7 +67,7 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_option("--filter", arguments.filter, "Regular expression on <op>/<dtype>/<shape>/<impl>/t<threads>");
   app.add_option("--threads", arguments.threads, "Only this thread count (default: 1 and 2)")
       ->check(CLI::PositiveNumber);
-  app.add_flag("--list", arguments.list, "Print the names and measure nothing");
+  app.add_flag("--list", arguments.options.is_listed, "Print the names and measure nothing");
   app.add_flag("--json", arguments.json, "One JSON object on the last line of standard output");
   app.add_option("-o,--output", arguments.output, "File for the results in Google Benchmark's JSON format");
   app.add_option("--rounds", arguments.run.rounds, "Interleaved rounds (default 15)")->check(CLI::PositiveNumber);
@@ -119,7 +119,7 @@ int run(const Arguments& arguments) {
   const std::regex filter(arguments.filter);
   Environment environment(arguments.options);
   const std::vector<Case> cases = cases_of(arguments.suite, environment);
-  if (arguments.list) return list(cases, filter, arguments.json);
+  if (arguments.options.is_listed) return list(cases, filter, arguments.json);
   print_facts();
   std::vector<CaseResults> done;
   bool all_right = true;

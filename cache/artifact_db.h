@@ -60,9 +60,11 @@ class ArtifactDb : public ArtifactStore {
 };
 
 /// Where the files live unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR says otherwise (XDG base
-/// directories).
+/// directories). Empty where no variable names a folder: kNoDefaultPath.
 std::string default_tuning_path();
 std::string default_artifacts_path();
 std::string default_key_path();
+inline constexpr const char* kNoDefaultPath =
+    "there is no default, as none of SEQTILE_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
 
 }  // namespace seqtile::cache

@@ -1096,6 +1096,10 @@ class Json(Cli):
         prove = self.seqtile("prove", *self.model_flags, "--cache", "restored.db", "--artifacts", "artifacts.db")
         self.assertEqual(prove.code, 0, prove.out + prove.err)
 
+        run = self.seqtile("bench", "rows", env=bare)
+        self.assert_line(run, 2, f"^seqtile bench: --cache: {none}; give --cache FILE, behind -- of `seqtile bench`")
+        self.assertFalse(os.path.exists(self.path("bench.db")))
+        self.assertEqual(self.seqtile("bench", "--list", env=bare).code, 0)
     def test_tune_on_a_simulated_gpu(self):
         flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",
                  "--artifacts", "sim_artifacts.db", "--json"]

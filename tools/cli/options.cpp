@@ -48,11 +48,7 @@ void check_folder_is_there(const std::string& flag, const std::string& path) {
 /// A path that can never become the database of `schema` is the caller's mistake, not the machine's.
 void check_is_database(const std::string& flag, const std::string& path, bool is_default, const cache::Schema& schema) {
   std::error_code error;
-  if (path.empty())
-    bad_input(
-        fmt::format("{}: there is no default, as none of SEQTILE_CACHE_DIR, XDG_CACHE_HOME and HOME is set; give "
-                    "{} FILE",
-                    flag, flag));
+  if (path.empty()) bad_input(fmt::format("{}: {}; give {} FILE", flag, cache::kNoDefaultPath, flag));
   const auto type = std::filesystem::status(path, error).type();
   if (type == std::filesystem::file_type::not_found) {
     if (std::filesystem::is_symlink(path, error))
