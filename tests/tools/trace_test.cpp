@@ -113,7 +113,10 @@ TEST_CASE("trace: dialects of CSV say the same", "[tools]") {
         "sep=;\nContextTokens;GeneratedTokens\n374;44\n396;109\n"s,
         "ContextTokens,GeneratedTokens\n374.0,44.00\n3.96e2,109.\n"s,
         "prompt,GeneratedTokens,ContextTokens\n\"a, \"\"b\"\"\nc\",44,374\n5'10\" tall,109,396\n"s,
-        "GeneratedTokens,ContextTokens\n44,374,,\n109,396\n"s}) {
+        "GeneratedTokens,ContextTokens\n44,374,,\n109,396\n"s, "ContextTokens GeneratedTokens\n374 44\n396 109\n"s,
+        "  ContextTokens   GeneratedTokens  \n  374      44\n\n   \n\"396\"     109 \n"s,
+        "\"CONTEXT TOKENS\" \"generated tokens\"\r\n374 44\r\n396 109\r\n"s,
+        "sep= \nContextTokens GeneratedTokens\n374 44\n396  109\n"s}) {
     INFO(bytes);
     const Read found = read(bytes);
     CHECK(found.error == "");

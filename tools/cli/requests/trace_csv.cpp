@@ -127,6 +127,7 @@ class CsvRows : public TraceRows {
   }
 
   void add_cell(std::string_view cell) {
+    if (cell.empty() && separator_ == ' ') return;  // within a run of spaces, or at an end of the line
     line_ += std::count(cell.begin(), cell.end(), '\n');
     if (text_.size() + cell.size() > kMaxRowBytes) refuse_long_row();
     text_ += cell;
@@ -173,15 +174,18 @@ std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator
 }
 
 char separator_of(std::string_view head) {
-  size_t counts[kSeparators.size()] = {};
+  size_t counts[kSeparators.size()] = {}, spaces = 0;
   bool is_quoted = false, has_text = false;
   for (const char c : head) {
     if (c == '"') is_quoted = !is_quoted;
     if (!is_quoted && (c == '\n' || c == '\r') && has_text) break;
     has_text = has_text || (c != '\n' && c != '\r');
-    if (const size_t at = kSeparators.find(c); !is_quoted && at != std::string_view::npos) ++counts[at];
+    if (is_quoted) continue;
+    spaces += c == ' ';
+    if (const size_t at = kSeparators.find(c); at != std::string_view::npos) ++counts[at];
   }
-  return kSeparators[static_cast<size_t>(std::max_element(std::begin(counts), std::end(counts)) - counts)];
+  const size_t most = static_cast<size_t>(std::max_element(std::begin(counts), std::end(counts)) - counts);
+  return counts[most] == 0 && spaces > 0 ? ' ' : kSeparators[most];
 }
 
 }  // namespace seqtile::cli
