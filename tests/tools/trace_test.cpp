@@ -155,6 +155,8 @@ TEST_CASE("trace: a row that cannot be used is left out and named", "[tools]") {
                                                         {"t,\"1,374\",44\n", "'1,374'"},
                                                         {"t,37\0004,44\n"s, "has NUL bytes"},
                                                         {"t,\"374\"5,44\n", "text follows a closed quote"},
+                                                        {"t,1.000,44\n", "'1.000' may be 1 or 1000"},
+                                                        {"t,\"12,000\",44\n", "'12,000' may be 12 or 12000"},
                                                         {"t,0x1F,44\n", "0x1F"}}) {
     INFO(row);
     const Read found = read(kAzure + good + row + good);

@@ -26,6 +26,12 @@ bool read_whole_text(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+/// Whether three zeros follow the number's only point or comma: "1.000" may be a thousand or one.
+bool is_ambiguous(std::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  return digits > 0 && text.front() != '0' && (text.substr(digits) == ".000" || text.substr(digits) == ",000");
+}
+
 /// A whole number, whose fraction may be written out: "374", "374.0", "374,00" as of a spreadsheet, "3.74e2".
 std::optional<int64_t> whole_number(std::string_view text) {
   int64_t whole = 0;
@@ -91,6 +97,9 @@ std::optional<double> read_date(std::string_view text) {
 
 std::string read_tokens(std::string_view column, std::string_view text, int64_t least, int64_t& tokens) {
   text = trimmed(text);
+  if (is_ambiguous(text))
+    return fmt::format("{} '{}' may be {} or {}000: write it without a point or a comma", column, text,
+                       text.substr(0, text.size() - 4), text.substr(0, text.size() - 4));
   const auto number = whole_number(text);
   if (number && *number >= least && *number <= kMaxTokens) {
     tokens = *number;

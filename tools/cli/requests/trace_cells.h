@@ -8,7 +8,8 @@
 
 namespace seqtile::cli {
 
-/// Reads a whole number from `least` to 2^32, also written as 374.0 or 3.74e2. Returns the problem, or nothing.
+/// Reads a whole number from `least` to 2^32, also written as 374.0, 374.00 or 3.74e2. "1.000" and "1,000" are refused,
+/// since in half of the world they are a thousand. Returns the problem, or nothing.
 std::string read_tokens(std::string_view column, std::string_view text, int64_t least, int64_t& tokens);
 
 /// Seconds: of a date and time ("2024-05-10 00:00:00.5+02:00", also with T and Z) since 1970; of a plain number that

@@ -16,6 +16,17 @@ namespace {
 using nlohmann::json;
 
 /// One object's own values as text, by name; what is inside of them is passed over. Strings are kept from row to row.
+// Names of columns are those of this many objects, so that a first line of other facts, or one that lacks a field,
+// decides nothing.
+constexpr int kHeadObjects = 100;
+
+/// The number without zeros behind its fraction: in JSON "1.000" is one, in a spreadsheet it may be a thousand.
+std::string_view without_padding(std::string_view number) {
+  if (number.find('.') == std::string_view::npos || number.find_first_of("eE") != std::string_view::npos) return number;
+  const size_t last = number.find_last_not_of('0');
+  return number.substr(0, last + (number[last] == '.' ? 2 : 1));
+}
+
 class ObjectValues {
  public:
   struct Value {
@@ -35,7 +46,7 @@ class ObjectValues {
   bool boolean(bool value) { return set(value ? "true" : "false"); }
   bool number_integer(json::number_integer_t value) { return set(fmt::format_int(value).c_str()); }
   bool number_unsigned(json::number_unsigned_t value) { return set(fmt::format_int(value).c_str()); }
-  bool number_float(json::number_float_t, const json::string_t& text) { return set(text); }
+  bool number_float(json::number_float_t, const json::string_t& text) { return set(without_padding(text)); }
   bool string(const json::string_t& text) { return set(text); }
   bool binary(const json::binary_t&) { return true; }
   bool start_object(size_t) { return (depth_ == 0 || set("an object")) && ++depth_; }
