@@ -198,6 +198,34 @@ TEST_CASE("trace: broken JSON lines are left out and named", "[tools]") {
              Contains("no usable row; line 1: is not a JSON") && Contains("`jq -c .` writes one a line"));
 }
 
+TEST_CASE("trace: the first lines of JSON decide no more than others", "[tools]") {
+  const std::string good =
+      "{\"timestamp\": 1000, \"input_length\": 374, \"output_length\": 44}\n"
+      "{\"timestamp\": 3500, \"input_length\": 396, \"output_length\": 109}\n";
+  for (const auto& [row, said] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"trace\": \"of a day\", \"requests\": 2}\n", "line 1: has no input_length"},
+           {"{\"timestamp\": 0, \"input_length\": 5}\n", "line 1: has no output_length"},
+           {"{}\n", "line 1: has no input_length"},
+           {"{\"input_length\": 3, \n", "line 1: is not a JSON object"}}) {
+    INFO(row);
+    const Read found = read(row + good);
+    CHECK(found.error == "");
+    CHECK(found.tokens == kTwo);
+    CHECK(found.summary.duration_s == Approx(2.5));
+    REQUIRE(found.summary.broken_rows == 1);
+    CHECK_THAT(found.summary.problems[0], Contains(said));
+  }
+  const Read timeless = read("{\"input_length\": 1, \"output_length\": 2}\n" + good);
+  CHECK(timeless.tokens == Tokens{{1, 2}, {374, 44}, {396, 109}});
+  CHECK(timeless.summary.duration_s == Approx(2.5));
+  CHECK(timeless.summary.unreadable_times == 1);
+  // The layout with seconds is told from the one with milliseconds by a field that the first object lacks.
+  const std::string chat = "{\"chat_id\": 1, \"timestamp\": 4, \"input_length\": 374, \"output_length\": 44}\n";
+  CHECK(read("{\"timestamp\": 2, \"input_length\": 1, \"output_length\": 2}\n" + chat).summary.duration_s == 2);
+  CHECK(read("{\"input_length\": 374.000, \"output_length\": 44.0}\n").tokens == Tokens{{374, 44}});
+  CHECK_THAT(problem_of("{\"input_length\": \"1.000\", \"output_length\": 1}\n" + good), Contains("may be 1 or 1000"));
+}
+
 TEST_CASE("trace: values that JSON does not have cost their own column only", "[tools]") {
   const std::string good = "{\"timestamp\": 1, \"input_length\": 374, \"output_length\": 44, \"x\": 0}\n";
   for (const std::string value :

@@ -42,7 +42,8 @@ class RequestTaker {
 
   TraceSummary finish() {
     if (summary_.requests == 0) refuse_empty();
-    if (columns_.time && summary_.unreadable_times == 0) summary_.duration_s = last_s_ - first_s_;
+    const int64_t times = summary_.requests - summary_.unreadable_times;
+    if (columns_.time && times >= std::min<int64_t>(summary_.requests, 2)) summary_.duration_s = last_s_ - first_s_;
     return std::move(summary_);
   }
   int64_t requests() const { return summary_.requests; }

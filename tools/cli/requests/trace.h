@@ -28,8 +28,8 @@ struct TraceSummary {
   int64_t requests = 0, broken_rows = 0;
   std::vector<std::string> problems;      ///< "line 7: ContextTokens 'abc' is not ..."; of the first ten broken rows
   int64_t first_line = 0, last_line = 0;  ///< of the rows that are used
-  std::optional<double> duration_s;       ///< from the earliest to the latest time; none without times of all requests
-  int64_t unreadable_times = 0;           ///< among the requests, which are used all the same
+  std::optional<double> duration_s;       ///< from the earliest to the latest time that can be read; one alone is none
+  int64_t unreadable_times = 0;           ///< or missing ones, of requests that are used all the same
 };
 
 struct TraceProgress {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "tools/cli/errors.h"
@@ -15,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-/// One object's own values as text, by name; what is inside of them is passed over. Strings are kept from row to row.
 // Names of columns are those of this many objects, so that a first line of other facts, or one that lacks a field,
 // decides nothing.
 constexpr int kHeadObjects = 100;
@@ -27,6 +27,7 @@ std::string_view without_padding(std::string_view number) {
   return number.substr(0, last + (number[last] == '.' ? 2 : 1));
 }
 
+/// One object's own values as text, by name; what is inside of them is passed over. Strings are kept from row to row.
 class ObjectValues {
  public:
   struct Value {
@@ -93,27 +94,55 @@ class JsonRows : public TraceRows {
       rest_.clear();
     }
     rest_ += bytes;
-    if (rest_.size() > kMaxRowBytes)
-      bad_input(
-          fmt::format("--requests {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
-                      "`jq -c .` writes",
-                      path_, line_, kMaxRowBytes));
+    if (rest_.size() <= kMaxRowBytes) return;
+    end_head();
+    bad_input(
+        fmt::format("--requests {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
+                    "`jq -c .` writes",
+                    path_, line_, kMaxRowBytes));
   }
 
   void finish() override {
     if (!rest_.empty()) take_line(rest_);
+    end_head();
   }
 
  private:
+  /// Lines of the head wait until all of its names are known.
   void take_line(std::string_view line) {
+    if (is_head_ended_) return hand_on(line);
+    add_names(line);
+    (head_ += line) += '\n';
+    if (head_objects_ == kHeadObjects || head_.size() > kMaxRowBytes) end_head();
+  }
+
+  void add_names(std::string_view line) {
+    if (is_blank(line) || !read(line)) return;
+    ++head_objects_;
+    add_names_of_object();
+  }
+
+  void add_names_of_object() {
+    for (const ObjectValues::Value& value : object_.values())
+      if (std::ranges::find(names_, value.name) == names_.end()) names_.push_back(value.name);
+  }
+
+  void end_head() {
+    if (is_head_ended_) return;
+    is_head_ended_ = true;
+    std::string_view lines = head_;
+    for (size_t end; (end = lines.find('\n')) != std::string_view::npos; lines.remove_prefix(end + 1))
+      hand_on(lines.substr(0, end));
+    head_ = {};
+  }
+
+  static bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+  void hand_on(std::string_view line) {
     const int64_t number = line_++;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    if (!read(line)) {
-      const std::string mended = mended_json_line(line);
-      if (mended != line) read(mended);
-    }
-    if (!object_.problem().empty()) return on_row_({number, number, {}, object_.problem()});
-    if (names_.empty()) take_names(number);
+    if (is_blank(line)) return;
+    if (!read(line)) return on_row_({number, number, {}, object_.problem()});
+    if (!std::exchange(are_names_told_, true)) tell_names(number);
     cells_.assign(names_.size(), {});
     size_t next = 0;  // names mostly stand in the same order
     for (const ObjectValues::Value& value : object_.values()) {
@@ -124,14 +153,21 @@ class JsonRows : public TraceRows {
     on_row_({number, number, cells_, {}});
   }
 
+  /// Reads the object, mended where JSON does not have its values.
   bool read(std::string_view line) {
+    if (parse(line)) return true;
+    const std::string mended = mended_json_line(line);
+    return mended != line && parse(mended);
+  }
+
+  bool parse(std::string_view line) {
     object_.clear();
     json::sax_parse(line.begin(), line.end(), &object_);
     return object_.problem().empty();
   }
 
-  void take_names(int64_t number) {
-    for (const ObjectValues::Value& value : object_.values()) names_.push_back(value.name);
+  void tell_names(int64_t number) {
+    if (names_.empty()) add_names_of_object();
     cells_.assign(names_.begin(), names_.end());
     on_row_({number, number, cells_, {}});
   }
@@ -140,6 +176,9 @@ class JsonRows : public TraceRows {
   OnRow on_row_;
   ObjectValues object_;
   std::string rest_;  ///< of a line that the next bytes go on with
+  std::string head_;  ///< lines that wait for the names
+  int head_objects_ = 0;
+  bool is_head_ended_ = false, are_names_told_ = false;
   std::vector<std::string> names_;
   std::vector<std::string_view> cells_;
   int64_t line_ = 1;

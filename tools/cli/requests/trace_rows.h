@@ -13,7 +13,7 @@ namespace seqtile::cli {
 
 struct TraceRow {
   int64_t first_line = 0, last_line = 0;    ///< from 1; a quoted cell may hold the ends of lines
-  std::span<const std::string_view> cells;  ///< of JSON lines in the order of the first object's names
+  std::span<const std::string_view> cells;  ///< of JSON lines in the order of the names that were told
   std::string problem;                      ///< why it is no row; the cells are none then
 };
 
@@ -33,7 +33,8 @@ class TraceRows {
 /// The first row that comes has the names, where there are any.
 /// `path` is for messages.
 std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator, TraceRows::OnRow on_row);
-/// Before the row of the first object its names come as a row. Cells of values that are missing have no data.
+/// Before the row of the first object the names of the first hundred objects come as a row. Cells of values that are
+/// missing have no data.
 std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row);
 
 /// What stands between the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes, or where it

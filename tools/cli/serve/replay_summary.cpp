@@ -10,10 +10,9 @@ namespace seqtile::cli {
 namespace {
 
 void print_rows(const TraceSummary& trace, const Stream& stream, bool are_bad_rows_skipped) {
-  const std::string span = trace.duration_s ? " in " + format_seconds(*trace.duration_s)
-                           : trace.unreadable_times > 0
-                               ? fmt::format(" ({} could not be read)", format_counted(trace.unreadable_times, "time"))
-                               : "";
+  std::string span = trace.duration_s ? " in " + format_seconds(*trace.duration_s) : "";
+  if (trace.unreadable_times > 0)
+    span += fmt::format(" ({} missing or unreadable)", format_counted(trace.unreadable_times, "time"));
   print_line(fmt::format("{}{} (lines {} to {} of the trace, layout: {}), {}",
                          format_counted(trace.requests, "request"), span, trace.first_line, trace.last_line,
                          trace.layout, format_counted(stream.distinct_lengths, "distinct length")));
