@@ -17,7 +17,7 @@ std::vector<autotune::TuneRequest> model_operations(const Model& model, const Mo
     autotune::TuneRequest request{std::move(step.label), std::move(step.workload), lengths.lo, lengths.hi};
     request.workload.threads = threads;
     if (step.length == StepLength::logits) {
-      if (lengths.lo > kMaxLogitRows) continue;
+      request.lo = 1;  // a call of any tokens may ask for the logits of one row
       request.hi = std::min(lengths.hi, kMaxLogitRows);
     } else if (step.length == StepLength::keys) {
       request.lo = lengths.kv_lo;

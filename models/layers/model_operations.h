@@ -14,7 +14,7 @@ struct ModelLengths {
   int64_t kv_lo = 1, kv_hi = 0;  ///< keys of a decode step; kv_hi 0: the model's max_positions
 };
 
-/// Rows of a call for which logits are computed: at most one for each sequence of the batch.
+/// Rows of a call for which logits are computed: one for each sequence of the batch, so from 1 on at any length.
 constexpr int64_t kMaxLogitRows = 256;
 
 /// Every distinct operation of the model's forward pass with the lengths that it must cover: distinct_steps() of

@@ -92,9 +92,9 @@ TEST_CASE("models: ranges of lengths and keys are as asked for", "[kernels]") {
   const auto requests =
       models::model_operations(parse(llama()), {.lo = 300, .hi = 500, .kv_lo = 5, .kv_hi = 77}, DType::f32, 1);
   for (const auto& request : requests) {
-    CHECK(request.label != "lm_head");  // declared for at most 256 rows
-    CHECK(request.lo == (request.label == "attention_decode" ? 5 : 300));
-    CHECK(request.hi == (request.label == "attention_decode" ? 77 : 500));
+    const bool is_head = request.label == "lm_head";  // of one row for each sequence, at any length
+    CHECK(request.lo == (is_head ? 1 : request.label == "attention_decode" ? 5 : 300));
+    CHECK(request.hi == (is_head ? 256 : request.label == "attention_decode" ? 77 : 500));
     CHECK(request.workload.dtype == DType::f32);
   }
 }

@@ -367,6 +367,29 @@ class Json(Cli):
             self.assertLessEqual(found[part]["p50"], found[part]["p99"])
         self.assertGreater(found["cut_decode_steps"], 0)
 
+    def test_what_prove_has_shown_replay_does_not_miss(self):
+        flags = ["--model", "model.json", "--threads", "1", "--cache", "proved.db", "--artifacts", "artifacts.db", "--json"]
+        whole = [*flags, "--requests", "trace.csv", "--policy", "strict", "--execute", "200ms"]
+        for lengths in ["--lengths", "16..32"], ["--lengths", "2..32", "--kv-lengths", "40..60"]:
+            shutil.copy(self.path("tuning.db"), self.path("proved.db"))
+            with contextlib.closing(sqlite3.connect(self.path("proved.db"))) as database, database:
+                database.execute("DELETE FROM record WHERE hi = 1 AND workload_id IN (SELECT workload_id FROM workload "
+                                 "WHERE workload NOT LIKE '%384%' AND workload NOT LIKE '%decode%')")
+            prove = self.seqtile("prove", *lengths, *flags)
+            self.assertEqual(prove.code, 0, prove.out + prove.err)
+            run = self.seqtile("replay", *lengths, *whole)
+            self.assertEqual(run.code, 0, run.out + run.err)
+            found = run.json()
+            self.assertEqual((found["misses"], found["decode_steps"], found["compiles"]), (0, 0, 0))
+            self.assertEqual(found["cut_decode_steps"], 40)
+            self.assertGreater(found["chunks"], 0)
+            self.assertGreater(found["cut_chunks"], 0)
+            self.assertIn("and all decode steps, which have one, are left out; give 1..32", run.out)
+        self.assert_line(self.seqtile("replay", "--lengths", "95..96", *whole), 2, "no request has a call of the lengths")
+        run = self.seqtile("replay", "--lengths", "1..32", "--kv-lengths", "40..60", *flags, "--requests", "trace.csv",
+                           "--policy", "nearest")
+        self.assertEqual((run.json()["decode_steps"], run.json()["cut_decode_steps"]), (3, 37), run.err)
+
     def test_moved_to_another_user(self):
         os.makedirs(self.path("other"))
         shutil.copy(self.path("tuning.db"), self.path("other/tuning.db"))
@@ -429,6 +452,16 @@ class Json(Cli):
         self.assertEqual((found["refusal"], found["lack"]), ("", ""))
         self.assertEqual(found["median_us"] > 0, "not measured yet" not in found["reason"])
 
+    def test_explain_names_the_record_that_the_engine_serves(self):
+        norm, stores = ["rms_norm", "--set", "n=96", "--threads", "1"], ["--cache", "near.db", "--artifacts", "near_artifacts.db"]
+        for length in "18", "22":  # both two away from 20
+            run = self.seqtile("tune", *norm, "--length", length, *stores, "--budget", "5s")
+            self.assertEqual(run.code, 0, run.err)
+        for length, bucket in ("1", "17..18"), ("16", "17..18"), ("20", "21..22"), ("24", "21..22"):
+            run = self.seqtile("explain", *norm, "--length", length, *stores, "--json")
+            self.assertEqual(run.code, 1, run.err)
+            self.assertIn(f"nearest is [{bucket}];", run.json()["reason"])
+
     def test_explain_model(self):
         run = self.seqtile("explain", "--model", "model.json", "--json")
         self.assertEqual(run.code, 0, run.err)
@@ -452,16 +485,6 @@ class Json(Cli):
 
     def test_cache_check(self):
         run = self.seqtile("cache", "check", "--cache", "tuning.db", "--json")
-    def test_explain_names_the_record_that_the_engine_serves(self):
-        norm, stores = ["rms_norm", "--set", "n=96", "--threads", "1"], ["--cache", "near.db", "--artifacts", "near_artifacts.db"]
-        for length in "18", "22":  # both two away from 20
-            run = self.seqtile("tune", *norm, "--length", length, *stores, "--budget", "5s")
-            self.assertEqual(run.code, 0, run.err)
-        for length, bucket in ("1", "17..18"), ("16", "17..18"), ("20", "21..22"), ("24", "21..22"):
-            run = self.seqtile("explain", *norm, "--length", length, *stores, "--json")
-            self.assertEqual(run.code, 1, run.err)
-            self.assertIn(f"nearest is [{bucket}];", run.json()["reason"])
-
         self.assertEqual(run.code, 0, run.out + run.err)
         self.assert_fields(run.json(), {"rows": int, "bad_rows": int, "ok": bool})
         self.assertEqual((run.json()["bad_rows"], run.json()["ok"]), (0, True))
@@ -1073,6 +1096,10 @@ class Json(Cli):
             self.assertEqual(run.err.count("\n"), 1, run.err)
         run = self.seqtile("cache", "build", "--cache", "tuning.db", env=bare)
         self.assert_line(run, 2, f"--artifacts: {none}; give --artifacts FILE")
+        run = self.seqtile("bench", "rows", env=bare)
+        self.assert_line(run, 2, f"^seqtile bench: --cache: {none}; give --cache FILE, behind -- of `seqtile bench`")
+        self.assertFalse(os.path.exists(self.path("bench.db")))
+        self.assertEqual(self.seqtile("bench", "--list", env=bare).code, 0)
         run = self.seqtile("cache", "check", "--cache", "tuning.db", env=bare)
         self.assertEqual(run.code, 0, run.err)
 
@@ -1082,6 +1109,28 @@ class Json(Cli):
             run = self.seqtile(*command, "--cache", "link.db")
             self.assert_line(run, 2, "--cache link.db: is a symbolic link to nothing; remove it, or give another path")
         self.assertFalse(os.path.exists(self.path("nowhere.db")))
+
+    def test_a_killed_writer_costs_nothing(self):
+        flags = [*self.model_flags, "--cache", "killed.db", "--artifacts", "killed_artifacts.db"]
+        script = ("import os, sqlite3, sys\n"
+                  "for path, table in zip(sys.argv[1:], ('trial', 'artifact')):\n"
+                  "    db = sqlite3.connect(path, isolation_level=None)\n"
+                  "    db.execute('PRAGMA cache_size=1')\n"
+                  "    db.execute('BEGIN IMMEDIATE')\n"
+                  "    db.execute(f'CREATE TABLE note AS SELECT a.* FROM {table} a, {table} b LIMIT 20000')\n"
+                  "os._exit(9)\n")
+        for command in (["cache", "check", "--cache", "killed.db", "--artifacts", "killed_artifacts.db"],
+                        ["prove", *flags], ["replay", *flags, "--requests", "trace.csv"],
+                        ["explain", *LINEAR, "--length", "40", *flags[-4:]]):
+            for name in "tuning.db", "artifacts.db":
+                shutil.copy(self.path(name), self.path(name.replace("tuning", "killed").replace("art", "killed_art")))
+            names = "killed.db", "killed_artifacts.db"
+            self.assertEqual(subprocess.run([sys.executable, "-c", script, *names], cwd=self.work).returncode, 9)
+            for name in names:
+                self.assertGreater(os.path.getsize(self.path(name + "-journal")), 0)
+            run = self.seqtile(*command)
+            self.assertEqual(run.code, 0, run.out + run.err)
+            self.assertFalse(os.path.exists(self.path("killed.db-journal")))
 
     def test_a_restored_dump_is_a_store(self):
         with sqlite3.connect(self.path("tuning.db")) as old, sqlite3.connect(self.path("restored.db")) as new:
@@ -1096,10 +1145,6 @@ class Json(Cli):
         prove = self.seqtile("prove", *self.model_flags, "--cache", "restored.db", "--artifacts", "artifacts.db")
         self.assertEqual(prove.code, 0, prove.out + prove.err)
 
-        run = self.seqtile("bench", "rows", env=bare)
-        self.assert_line(run, 2, f"^seqtile bench: --cache: {none}; give --cache FILE, behind -- of `seqtile bench`")
-        self.assertFalse(os.path.exists(self.path("bench.db")))
-        self.assertEqual(self.seqtile("bench", "--list", env=bare).code, 0)
     def test_tune_on_a_simulated_gpu(self):
         flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",
                  "--artifacts", "sim_artifacts.db", "--json"]
@@ -1124,28 +1169,6 @@ class Json(Cli):
         self.assertIn("push", {item["name"] for item in items})
         self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads.* mpi$")
         many = [*gather[:-1], str(10**11), "-o", "many.json"]
-    def test_a_killed_writer_costs_nothing(self):
-        flags = [*self.model_flags, "--cache", "killed.db", "--artifacts", "killed_artifacts.db"]
-        script = ("import os, sqlite3, sys\n"
-                  "for path, table in zip(sys.argv[1:], ('trial', 'artifact')):\n"
-                  "    db = sqlite3.connect(path, isolation_level=None)\n"
-                  "    db.execute('PRAGMA cache_size=1')\n"
-                  "    db.execute('BEGIN IMMEDIATE')\n"
-                  "    db.execute(f'CREATE TABLE note AS SELECT a.* FROM {table} a, {table} b LIMIT 20000')\n"
-                  "os._exit(9)\n")
-        for command in (["cache", "check", "--cache", "killed.db", "--artifacts", "killed_artifacts.db"],
-                        ["prove", *flags], ["replay", *flags, "--requests", "trace.csv"],
-                        ["explain", *LINEAR, "--length", "40", *flags[-4:]]):
-            for name in "tuning.db", "artifacts.db":
-                shutil.copy(self.path(name), self.path(name.replace("tuning", "killed").replace("art", "killed_art")))
-            names = "killed.db", "killed_artifacts.db"
-            self.assertEqual(subprocess.run([sys.executable, "-c", script, *names], cwd=self.work).returncode, 9)
-            for name in names:
-                self.assertGreater(os.path.getsize(self.path(name + "-journal")), 0)
-            run = self.seqtile(*command)
-            self.assertEqual(run.code, 0, run.out + run.err)
-            self.assertFalse(os.path.exists(self.path("killed.db-journal")))
-
         self.assert_line(self.seqtile(*many), 3, rf"at length {10**11} need \d+ bytes of .*; take shorter lengths")
         for more in ["absent/ranks.json"], ["absent/ranks.json", "--fabric", "processes"], ["."]:
             run = self.seqtile(*gather, "--cache", "absent.db", "-o", *more)

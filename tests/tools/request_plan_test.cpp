@@ -13,38 +13,46 @@ namespace {
 
 using Calls = std::map<std::tuple<Phase, int64_t, int64_t>, int64_t>;
 
-/// The calls of one request after the other, as a server makes them.
-void serve(const TraceRequest& request, const PlanLimits& limits, Calls& calls) {
+/// The calls of one request after the other, as a server makes them. Returns the decode steps that are not cut.
+int64_t serve(const TraceRequest& request, const PlanLimits& limits, Calls& calls) {
   const int64_t prompt = std::min(request.prompt, limits.positions);
   for (int64_t done = 0; done < prompt;) {
     const int64_t tokens = std::min(limits.chunk, prompt - done);
     done += tokens;
+    if (tokens < limits.least_tokens) continue;
     ++calls[{done == tokens ? Phase::prefill : Phase::extend, tokens, done}];
   }
-  const int64_t steps = std::min(request.output, std::max<int64_t>(limits.max_kv - prompt, 0));
-  const int64_t samples = std::min(steps, kDecodeSamples);
+  std::vector<int64_t> keys;
+  for (int64_t kv = prompt + 1; kv <= prompt + request.output; ++kv)
+    if (limits.least_tokens == 1 && kv >= limits.min_kv && kv <= limits.max_kv) keys.push_back(kv);
+  const auto count = static_cast<int64_t>(keys.size()), samples = std::min(count, kDecodeSamples);
   for (int64_t i = 0; i < samples; ++i)
-    ++calls[{Phase::decode, 1, prompt + (samples == 1 ? 1 : 1 + i * (steps - 1) / (samples - 1))}];
+    ++calls[{Phase::decode, 1, keys[samples == 1 ? 0 : i * (count - 1) / (samples - 1)]}];
+  return count;
 }
 
 }  // namespace
 
 TEST_CASE("request plan: counted calls are those of the requests one by one", "[tools]") {
   std::mt19937_64 random(3);
-  for (const PlanLimits limits :
-       {PlanLimits{7, 100, 120}, {1, 20, 20}, {64, 64, 64}, {1000, 90, 200}, {32, 200, 200}}) {
+  for (const PlanLimits limits : {PlanLimits{7, 100, 120},
+                                  {1, 20, 20},
+                                  {64, 64, 64},
+                                  {1000, 90, 200},
+                                  {32, 200, 200},
+                                  {32, 200, 200, 9},
+                                  {32, 150, 200, 1, 40},
+                                  {7, 100, 120, 1, 99}}) {
     RequestPlan plan(limits);
     Calls wanted;
     int64_t long_prompts = 0, long_requests = 0, generated = 0, steps = 0;
     for (int i = 0; i < 400; ++i) {
       const TraceRequest request{static_cast<int64_t>(1 + random() % 260), static_cast<int64_t>(random() % 40)};
       plan.add(request);
-      serve(request, limits, wanted);
+      steps += serve(request, limits, wanted);
       long_prompts += request.prompt > limits.positions;
       long_requests += request.prompt <= limits.positions && request.prompt + request.output > limits.positions;
       generated += request.output;
-      steps +=
-          std::min(request.output, std::max<int64_t>(limits.max_kv - std::min(request.prompt, limits.positions), 0));
     }
     const Stream stream = plan.stream();
     Calls found;

@@ -42,19 +42,24 @@ void RequestPlan::add(const TraceRequest& request) {
   totals_.long_requests += request.prompt <= limits_.positions && request.prompt + request.output > limits_.positions;
   ++prompts_[prompt];
   const int64_t steps = std::clamp<int64_t>(limits_.max_kv - prompt, 0, request.output);
-  const int64_t samples = std::min(steps, kDecodeSamples);
+  const int64_t before = limits_.least_tokens > 1 ? steps : std::clamp<int64_t>(limits_.min_kv - 1 - prompt, 0, steps);
+  const int64_t kept = steps - before, samples = std::min(kept, kDecodeSamples);
   for (int64_t i = 0; i < samples; ++i) {
-    const int64_t step = samples == 1 ? 1 : 1 + i * (steps - 1) / (samples - 1);
-    ++decode_steps_[prompt + step];
+    const int64_t step = samples == 1 ? 1 : 1 + i * (kept - 1) / (samples - 1);
+    ++decode_steps_[prompt + before + step];
   }
-  totals_.cut_decode_steps += request.output - steps;
+  totals_.cut_decode_steps += request.output - kept;
 }
 
 Stream RequestPlan::stream() const {
   Stream stream = totals_;
   stream.distinct_lengths = static_cast<int64_t>(prompts_.size());
   stream.calls = chunk_calls({prompts_.begin(), prompts_.end()}, limits_.chunk);
-  for (const CountedCall& chunk : stream.calls) stream.chunks += chunk.count;
+  for (const CountedCall& chunk : stream.calls) {
+    const bool is_cut = chunk.call.tokens < limits_.least_tokens;
+    (is_cut ? stream.cut_chunks : stream.chunks) += chunk.count;
+  }
+  std::erase_if(stream.calls, [&](const CountedCall& chunk) { return chunk.call.tokens < limits_.least_tokens; });
   const std::map<int64_t, int64_t> steps(decode_steps_.begin(), decode_steps_.end());
   for (const auto& [kv, count] : steps) {
     stream.calls.push_back({{Phase::decode, 1, kv}, count});

@@ -26,9 +26,11 @@ struct CountedCall {
 };
 
 struct PlanLimits {
-  int64_t chunk;      ///< most tokens of one prefill call: the covered length
-  int64_t max_kv;     ///< decode steps with more keys are cut
-  int64_t positions;  ///< of the model: prompts are cut there
+  int64_t chunk;             ///< most tokens of one prefill call: the covered length
+  int64_t max_kv;            ///< decode steps with more keys are cut
+  int64_t positions;         ///< of the model: prompts are cut there
+  int64_t least_tokens = 1;  ///< calls with fewer are cut, so above 1 all decode steps
+  int64_t min_kv = 1;        ///< decode steps with fewer keys are cut
 };
 
 /// Decode steps that are looked at per request, evenly spread over the generated tokens, first and last included.
@@ -37,7 +39,7 @@ constexpr int64_t kDecodeSamples = 8;
 /// Everything that a trace asks of a model.
 struct Stream {
   std::vector<CountedCall> calls;
-  int64_t chunks = 0, decode_steps = 0, cut_decode_steps = 0;
+  int64_t chunks = 0, cut_chunks = 0, decode_steps = 0, cut_decode_steps = 0;
   int64_t distinct_lengths = 0;                 ///< of prompts, as far as they go
   int64_t long_prompts = 0, long_requests = 0;  ///< prompts, and prompts that fit with their output, beyond positions
 };

@@ -59,18 +59,20 @@ LayerReport execute(const Session& session, const models::Model& model, double s
   return runner.report();
 }
 
-/// Chunks are as long as `--lengths` says, or as the records cover.
+/// Calls have the tokens and keys that `--lengths` and `--kv-lengths` say, so that `prove` has looked at all of them.
+/// Without `--lengths` chunks are as long as the records cover.
 PlanLimits plan_limits(const Session& session, const ReplayOptions& options,
                        const std::vector<autotune::TuneRequest>& requests, bool is_length_given, Device& device,
                        cache::TuningStore& store) {
   const auto world = world_of(options);
   const int64_t positions = model_of(options).max_positions;
-  PlanLimits limits{parse_lengths("--lengths", options.lengths).hi, positions, positions};
+  const LengthRange tokens = parse_lengths("--lengths", options.lengths);
+  PlanLimits limits{.chunk = tokens.hi, .max_kv = positions, .positions = positions, .least_tokens = tokens.lo};
   std::vector<ServedOperation> operations;
   for (const autotune::TuneRequest& request : requests) {
     operations.push_back(served_operation(request, 0, world ? world->size : 1));
     if (operations.back().role == Role::attention && operations.back().phase == Phase::decode)
-      limits.max_kv = std::min(limits.max_kv, request.hi);
+      limits.max_kv = std::min(limits.max_kv, request.hi), limits.min_kv = std::max(limits.min_kv, request.lo);
   }
   const int64_t covered = covered_length(session.registry, operations, device, store);
   if (!is_length_given && covered > 0) limits.chunk = covered;
@@ -95,8 +97,13 @@ void plan_trace(const ReplayOptions& options, const PlanLimits& limits, Served& 
   served.trace = read_trace(
       options.trace, [&](const TraceRequest& request) { plan.add(request); }, show);
   progress.reset();
-  served.positions = limits.positions;
+  served.limits = limits;
   served.stream = plan.stream();
+  if (served.stream.calls.empty())
+    bad_input(
+        fmt::format("--requests {}: no request has a call of the lengths asked for ({} to {} tokens, {} to {} keys "
+                    "when it generates); give --lengths and --kv-lengths from 1 on",
+                    options.trace.path, limits.least_tokens, limits.chunk, limits.min_kv, limits.max_kv));
   if (!is_told) return;
   for (const std::string& problem : served.trace.problems) warn(problem + "; left out");
   if (const int64_t more = served.trace.broken_rows - std::ssize(served.trace.problems); more > 0)
@@ -227,7 +234,8 @@ void add_replay(CLI::App& app, Session& session) {
   add_key(command, *options);
   add_ranks(command, *options);
   add_stores(command, *options);
-  command.get_option("--lengths")->description("Lengths that prefill chunks may have (default: what the cache covers)");
+  command.get_option("--lengths")
+      ->description("Tokens that calls may have; others are left out (default: what the cache covers)");
   add_trace_options(command, *options);
   command.add_option("--policy", options->policy, "What a missing record means")
       ->check(CLI::IsMember({"strict", "default", "nearest", "background", "tune"}))

@@ -25,13 +25,18 @@ void print_rows(const TraceSummary& trace, const Stream& stream, bool are_bad_ro
 
 void print_limits(const Served& served) {
   const Stream& stream = served.stream;
-  const std::string positions = fmt::format("the model's {} positions", format_count(served.positions));
+  const std::string positions = fmt::format("the model's {} positions", format_count(served.limits.positions));
   if (stream.long_prompts > 0)
     print_line(fmt::format("{} longer than {}: cut there, a server would refuse them",
                            format_counted(stream.long_prompts, "prompt"), positions));
   if (stream.long_requests > 0)
     print_line(fmt::format("{} beyond {} while generating: cut there", format_counted(stream.long_requests, "request"),
                            positions));
+  if (const int64_t least = served.limits.least_tokens; least > 1)
+    print_line(
+        fmt::format("--lengths begins with {}: {} of fewer tokens and all decode steps, which have one, are left "
+                    "out; give 1..{} to replay them",
+                    least, format_counted(stream.cut_chunks, "chunk"), served.limits.chunk));
 }
 
 void print_layers(const LayerReport& layers) {
@@ -63,11 +68,11 @@ Json percentiles_json(const Percentiles& values) { return {{"p50", values.p50}, 
 }  // namespace
 
 void print_summary(const Served& served, bool are_bad_rows_skipped, const std::string& next_prewarm) {
-  const auto& [trace, positions, stream, lookups, layers, counters, times, is_served] = served;
+  const auto& [trace, limits, stream, lookups, layers, counters, times, is_served] = served;
   print_rows(trace, stream, are_bad_rows_skipped);
   print_limits(served);
   print_line(fmt::format(
-      "planned {} prefill chunks and {} sampled decode steps; {} generated tokens beyond the last key cut",
+      "planned {} prefill chunks and {} sampled decode steps; {} generated tokens outside of the lengths cut",
       format_count(stream.chunks), format_count(stream.decode_steps), format_count(stream.cut_decode_steps)));
   print_line(fmt::format("{} lookups in {} buckets: {} misses; p50 {:.0f} ns, p99 {:.0f} ns",
                          format_count(lookups.lookups), format_count(lookups.buckets), format_count(lookups.misses),
@@ -82,16 +87,17 @@ void print_summary(const Served& served, bool are_bad_rows_skipped, const std::s
 }
 
 Json summary_json(const Served& served) {
-  const auto& [trace, positions, stream, lookups, layers, counters, times, is_served] = served;
+  const auto& [trace, limits, stream, lookups, layers, counters, times, is_served] = served;
   return {{"requests", trace.requests},
           {"broken_rows", trace.broken_rows},
           {"layout", trace.layout},
           {"duration_s", trace.duration_s ? Json(*trace.duration_s) : Json(nullptr)},
           {"unreadable_times", trace.unreadable_times},
-          {"positions", positions},
+          {"positions", limits.positions},
           {"long_prompts", stream.long_prompts},
           {"long_requests", stream.long_requests},
           {"chunks", stream.chunks},
+          {"cut_chunks", stream.cut_chunks},
           {"decode_steps", stream.decode_steps},
           {"cut_decode_steps", stream.cut_decode_steps},
           {"distinct_lengths", stream.distinct_lengths},

@@ -14,7 +14,7 @@ namespace seqtile::cli {
 /// What serving the trace has given.
 struct Served {
   TraceSummary trace;
-  int64_t positions = 0;  ///< of the model
+  PlanLimits limits{};
   Stream stream;
   LookupReport lookups;
   LayerReport layers;

@@ -28,6 +28,7 @@ int explain_model(const Session& session, const Options& options) {
     const int64_t length = parse_length("--length", options.length);
     json["operations"] = Json::array();
     for (const autotune::TuneRequest& request : model_requests(session.registry, of_one_length(options))) {
+      if (length < request.lo || length > request.hi) continue;  // logits of so many rows
       print_line("");
       print_line(request.label);
       Explained explained = explain_workload(session, options, request.workload, length);
