@@ -50,6 +50,7 @@ struct TuningSession::Measured {
   std::optional<Config> yardstick;  ///< absent while no candidate works
   bool has_incumbent = false;       ///< the yardstick is recorded (and verified in this bucket)
   std::vector<double> yardstick_us;
+  double recalled_us = 0;  ///< the yardstick's time in an earlier run; 0: there is none
   bool sliced = false;
   std::map<std::string, Found> found;            ///< by config hash
   std::map<std::string, cache::TrialRow> known;  ///< trials of earlier runs
@@ -103,6 +104,7 @@ void TuningSession::recall(const BucketState& state, const RankedSpace& space, M
   if (!measured.yardstick || state.record->origin != cache::Origin::fallback) return;
   const auto base = measured.known.find(measured.yardstick->hash());
   if (base == measured.known.end() || base->second.median_us <= 0) return;
+  measured.recalled_us = base->second.median_us;
   for (const Config& config : space.configs) {
     const auto row = measured.known.find(config.hash());
     if (row == measured.known.end() || row->second.outcome != "ok" || config == *measured.yardstick) continue;
@@ -277,8 +279,11 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
     return;
   }
   const Config& config = winner ? winner->config : *measured.yardstick;
-  const auto& us = winner ? winner->us : measured.yardstick_us;
-  cache::Record record = make_record(state.bucket, config, space.hash, cache::Origin::tuned, us, measured.yardstick_us);
+  // Where this run has measured no batch, the winner's time is an earlier run's, and so must the yardstick's be.
+  std::vector<double> yardstick_us = measured.yardstick_us;
+  if (yardstick_us.empty() && measured.recalled_us > 0) yardstick_us = {measured.recalled_us};
+  const auto& us = winner ? winner->us : yardstick_us;
+  cache::Record record = make_record(state.bucket, config, space.hash, cache::Origin::tuned, us, yardstick_us);
   if (state.record && state.record->median_us > 0 && measured.yardstick &&
       *measured.yardstick != space.default_config) {
     // The yardstick was an earlier winner: the default's time is carried over by the ratio of the two.

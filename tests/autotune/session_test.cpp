@@ -403,6 +403,23 @@ TEST_CASE("session: a search cut short is finished from its stored trials", "[au
   CHECK(Config::parse(world.records(forms)[0].config_json) == config("f3", 16));
 }
 
+TEST_CASE("session: a search that only has to be decided knows the default's time", "[autotune][tuner]") {
+  World world;
+  const auto model = [](const Config& c, int64_t) { return c == config("b", 16) ? 50.0 : 100.0; };
+  FakeRunner runner(model), second(model);
+  REQUIRE(world.tune(runner, "a,b", 64, 64).complete);
+  // As if the run had been killed behind its last batch: trials are there, the record is still the default's.
+  const Item& item = world.items[0];
+  const Config standard = item.op->default_config(item.workload, 64, world.target);
+  REQUIRE(
+      world.store->publish(item.key, make_record(bucket(64), standard, "", cache::Origin::fallback, {100}, {100}), {}));
+  CHECK(world.tune(second, "a,b", 64, 64).complete);
+  const cache::Record record = world.records("a,b")[0];
+  CHECK(record.origin == cache::Origin::tuned);
+  CHECK(record.median_us == 50);
+  CHECK(record.default_us == 100);
+}
+
 TEST_CASE("session: every strategy completes", "[autotune][tuner]") {
   for (const char* strategy : {"exhaustive", "topk", "halving", "evolutionary"}) {
     World world;
