@@ -70,7 +70,9 @@ Race line_up(const Item& item, const cache::Record* longer, const cache::Record*
   }
   // The best of a neighbour's other trials keeps the winners honest.
   const cache::Record* near = longer ? longer : shorter;
-  std::erase_if(trials, [&](const auto& row) { return row.outcome != "ok" || row.config_json == near->config_json; });
+  std::erase_if(trials, [&](const auto& row) {
+    return row.outcome != "ok" || row.median_us <= 0 || row.config_json == near->config_json;
+  });
   const auto best = std::min_element(trials.begin(), trials.end(),
                                      [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
   if (best != trials.end()) race.add(Config::parse(best->config_json), false);

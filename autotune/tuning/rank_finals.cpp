@@ -6,7 +6,7 @@
 // rounds; a round's time is that of the slowest rank. The recorded configuration is the yardstick and stays unless
 // another one beats it as a challenger must in any final. In a range of buckets with one configuration its two ends are
 // timed: where both keep it, those between do too, else the range is halved. What ranks cannot run together is a failed
-// trial. A trial keeps the time that one process measured beside the one of all ranks.
+// trial. A trial keeps the time that one process measured beside the one of all ranks; 0 where none has.
 #include <algorithm>
 #include <set>
 
@@ -90,8 +90,7 @@ void TuningSession::settle_range(Item& item, size_t first, size_t last) {
     BucketState& state = item.buckets[i];
     auto trials = usable_trials(item, state.bucket);
     const auto known = std::ranges::find(trials, config, &cache::TrialRow::config_json);
-    cache::TrialRow row =
-        known != trials.end() ? *known : make_trial(state.bucket, Config::parse(config), {}, {state.record->median_us});
+    cache::TrialRow row = known != trials.end() ? *known : make_trial(state.bucket, Config::parse(config), {}, {});
     const auto name = [&](size_t end) {
       return fmt::format("{}..{}", item.buckets[end].bucket.lo, item.buckets[end].bucket.hi);
     };
@@ -222,8 +221,7 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
   }
   for (size_t i = 0; i < lanes.size(); ++i) {
     const auto known = trials.find(lanes[i].config.hash());
-    cache::TrialRow row =
-        known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, lanes[i].us);
+    cache::TrialRow row = known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, {});
     if (row.chosen) row.detail.clear();  // how it was chosen before
     row.ranks = item.num_ranks, row.chosen = i == winner;
     row.ranks_us = median(lanes[i].us);

@@ -108,12 +108,13 @@ std::vector<cache::TrialRow> TuningSession::usable_trials(const Item& item, cons
   return trials;
 }
 
-/// By configuration hash. What was modelled before the device was there is no measurement, and memory that was short
-/// may be there now.
+/// By configuration hash. What was modelled before the device was there is no measurement, nor is a time of all ranks,
+/// and memory that was short may be there now.
 std::map<std::string, cache::TrialRow> TuningSession::measured_trials(const Item& item, const Bucket& bucket) {
   std::map<std::string, cache::TrialRow> trials;
   for (auto& row : usable_trials(item, bucket))
-    if (row.outcome != kModelledOutcome && row.outcome != kRefusedOutcome && row.outcome != "oom")
+    if (row.outcome != kModelledOutcome && row.outcome != kRefusedOutcome && row.outcome != "oom" &&
+        (row.outcome != "ok" || row.median_us > 0))
       trials.emplace(row.config_hash, std::move(row));
   return trials;
 }

@@ -166,6 +166,25 @@ TEST_CASE("rank finals: a range that ranks see otherwise at one end is halved", 
     CHECK(world.chosen_at(kForms, record.hi) == (record.hi > 700 ? "c" : "b"));
 }
 
+TEST_CASE("rank finals: the time of all ranks is never that of one process", "[autotune][tuner]") {
+  RankWorld world;
+  FakeRunner first(alone), second(alone), third(alone);
+  first.on_ranks = second.on_ranks = together;
+  REQUIRE(world.tune(first, kForms, 2048, 64).complete);
+  test::run_sql(world.folder.file("tuning.db"), "DELETE FROM trial");
+  REQUIRE(world.tune(second, kForms, 2048, 64).complete);
+  CHECK(second.rank_races == 2);  // of the ends of the range that the first run has left
+  for (const Bucket& each : buckets(64, 2048)) {
+    CHECK_FALSE(world.trials(kForms, each.lo).empty());
+    for (const auto& row : world.trials(kForms, each.lo)) {
+      INFO(row.lo << ": " << row.config_json);
+      CHECK((row.ranks == 2 && row.median_us == 0 && row.samples == 0));
+    }
+  }
+  CHECK(world.tune(third, kForms, 2048, 64).complete);
+  CHECK(third.measured == 0);
+}
+
 TEST_CASE("rank finals: Ctrl-C keeps what is decided and the next run goes on", "[autotune][tuner]") {
   RankWorld world;
   std::atomic<bool> interrupt{false};
