@@ -87,21 +87,23 @@ WorkerProcess::WorkerProcess(const std::string& program) {
   if (page != MAP_FAILED) shared_ = static_cast<volatile int64_t*>(page);
   if (failed) {
     pid_ = -1;
-    end(false);
+    release(false);
     fail_start(program, std::strerror(failed));
   }
   *shared_ = -1;
   Message greeting;
   if (channel_.receive(greeting, kGreetingLimit) != Channel::Status::ok) {
-    end(true);
+    release(true);
     throw Error(ErrorCode::unsupported, "the program " + program + " does not serve as a tuning worker (" + cause_ +
                                             "); call seqtile::autotune::run_worker() first thing in main(), or set "
                                             "SEQTILE_WORKER to a program that does");
   }
 }
 
-WorkerProcess::~WorkerProcess() {
-  end(false);
+WorkerProcess::~WorkerProcess() { release(false); }
+
+void WorkerProcess::release(bool crashed) {
+  end(crashed);
   if (shared_) munmap(const_cast<int64_t*>(shared_), 4096);
   if (shared_fd_ >= 0) close(shared_fd_);
 }

@@ -30,6 +30,7 @@ class WorkerProcess {
 
  private:
   void end(bool crashed);
+  void release(bool crashed);  ///< end(), and what the constructor has made
 
   pid_t pid_ = -1;
   Channel channel_;

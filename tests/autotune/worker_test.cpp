@@ -178,6 +178,10 @@ TEST_CASE("worker: a program that does not serve as a worker is named", "[autotu
   const OpDef op = test::toy_add_op();
   runner.begin(op, test::toy_add("plain"), 64);
   const std::vector<Config> plain{config("plain")};
+  const auto count_open = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto before = count_open();
   try {
     runner.compile(plain);
     FAIL("went on");
@@ -185,6 +189,7 @@ TEST_CASE("worker: a program that does not serve as a worker is named", "[autotu
     CHECK(error.code() == ErrorCode::unsupported);
     CHECK(std::string(error.what()).find("run_worker()") != std::string::npos);
   }
+  CHECK(count_open() == before);
 }
 
 TEST_CASE("worker: its process ends with the tuner's end of the connection", "[autotune][worker]") {
