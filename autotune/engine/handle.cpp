@@ -86,7 +86,7 @@ const autotune::LaunchPlan& Handle::State::plan_for(int64_t length) {
 
 void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
                          Stream stream, int64_t plan_length) {
-  if (length < schema.least_length || length > max_length_) refuse_length(length);
+  if (length < schema.least_length || length > max_length_) refuse_length(length, schema.least_length);
   if (plan_length != length) check_capacity(plan_length, length);
   if (!is_exit_watched_.load(std::memory_order_relaxed)) [[unlikely]]
     watch_exit_once();
@@ -157,11 +157,10 @@ const autotune::LaunchPlan& Handle::State::plan_after_miss(int64_t length, const
   return *missed->plan;
 }
 
-void Handle::State::refuse_length(int64_t length) const {
-  if (length < schema.least_length) {
+void Handle::State::refuse_length(int64_t length, int64_t least) const {
+  if (length < least)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: length is {}; it must be at least {}", op_.name, length, schema.least_length));
-  }
+                fmt::format("{}: length is {}; it must be at least {}", op_.name, length, least));
   autotune::count(core_->calls.mine().above_top);
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: length {} is above the engine's max_length {}; split the input, or open the engine with "

@@ -55,7 +55,7 @@ struct Handle::State {
   const autotune::PlanEntry& entry(int64_t length) const {
     return table_.load(std::memory_order_acquire)->entries[autotune::bucket_index(length)];
   }
-  [[noreturn]] void refuse_length(int64_t length) const;
+  [[noreturn]] void refuse_length(int64_t length, int64_t least = 1) const;
   void check_capacity(int64_t capacity, int64_t length) const;
   [[noreturn]] void refuse_miss(int64_t length) const;
   /// Calls watch_exit() once. A fixed state shares the watch of its base, because each watch takes memory that is never

@@ -134,6 +134,26 @@ TEST_CASE("engine: lengths below 1 and above max_length are refused, never clamp
   CHECK_THROWS_AS(handle.explain(101), Error);
 }
 
+TEST_CASE("engine: where a call may have no rows, a lookup, explanation and capacity still have one at least",
+          "[autotune][engine]") {
+  FakeWorld world;
+  autotune::OpDef op = test::scale_rows_op();
+  op.schema = [schema = op.schema](const autotune::Workload& workload) {
+    autotune::Schema with_no_rows = schema(workload);
+    with_no_rows.least_length = 0;
+    return with_no_rows;
+  };
+  world.registry = autotune::Registry();
+  world.registry.add(std::move(op));
+  world.record(8, 8);
+  const auto engine = world.open(MissPolicy::nearest, 100);
+  const Handle handle = engine->prepare(world.workload);
+  CHECK_THROWS_WITH(handle.lookup(0), Contains("length is 0; it must be at least 1"));
+  CHECK_THROWS_WITH(handle.explain(0), Contains("length is 0; it must be at least 1"));
+  CHECK_THAT(call_error(handle, -1), Contains("length is -1; it must be at least 0"));
+  CHECK(engine->counters().misses_above_top == 0);
+}
+
 TEST_CASE("engine: the ladder goes on without max_length", "[autotune][engine]") {
   FakeWorld world;
   world.record(1, 8);
