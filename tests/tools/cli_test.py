@@ -1907,7 +1907,7 @@ class BadInput(Cli):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
         run = self.seqtile(*self.more_lengths, "--cache", "full.db", preexec_fn=stop_growth)
-        self.assert_line(run, 3, r"full\.db.*cannot be written.*free space.*is kept")
+        self.assert_line(run, 3, r"full\.db.*cannot be written: a limit on the size of files is reached.*is kept")
         self.assert_nothing_stored_is_lost(self.seqtile("cache", "check", "--cache", "full.db", "--json").json())
         prove = self.seqtile("prove", *self.model_flags, "--cache", "full.db", "--artifacts", "artifacts.db")
         self.assertEqual(prove.code, 0, prove.out + prove.err)
