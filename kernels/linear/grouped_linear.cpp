@@ -205,13 +205,14 @@ void GroupedLinear::reference(const Tensors<Tensor>& t, std::span<const int64_t>
     const auto begin = std::ranges::lower_bound(rows, read_index(t.offsets, e));
     const auto end = std::ranges::lower_bound(rows, read_index(t.offsets, e + 1));
     if (begin == end) continue;
-    std::vector<std::vector<double>> x, y;
+    std::vector<std::vector<double>> x;
     for (auto row = begin; row != end; ++row) x.push_back(read_row(t.x, *row));
     Linear::Tensors<Tensor> weights{.x = {}, .w = part_of(t.w, e), .y = {}};
     if (gated) weights.w2 = part_of(t.w2, e);
-    linear_op::reference_epilogue(one, weights, std::span(begin, end), linear_op::reference_products(one, weights, x),
-                                  y);
-    out.y.insert(out.y.end(), y[0].begin(), y[0].end());
+    const auto y = linear_op::reference_epilogue(one, weights, std::span(begin, end),
+                                                 linear_op::reference_products(one, weights, x))
+                       .y;
+    out.y.insert(out.y.end(), y.begin(), y.end());
   }
 }
 

@@ -102,18 +102,18 @@ TEST_CASE("virtual fabric: a launch comes behind and before what its ranks ask f
 TEST_CASE("virtual fabric: different kernels are refused on all ranks, which go on", "[fabric][cuda][fault]") {
   FakeCuda fake;
   check_all(on_threads(make_virtual_fabric(fake_gpu(), kRanks),
-                     [&](Fabric& fabric) {
-                       const auto one = fabric.device().load(kernel_of("one"));
-                       const auto other = fabric.device().load(kernel_of("other"));
-                       std::string refusal;
-                       try {
-                         launch(fabric, fabric.rank() == 1 ? *other : *one, 1);
-                       } catch (const Error& error) {
-                         refusal = error.what();
-                       }
-                       launch(fabric, *other, 1);
-                       throw Error(ErrorCode::invalid_argument, refusal);
-                     }),
+                       [&](Fabric& fabric) {
+                         const auto one = fabric.device().load(kernel_of("one"));
+                         const auto other = fabric.device().load(kernel_of("other"));
+                         std::string refusal;
+                         try {
+                           launch(fabric, fabric.rank() == 1 ? *other : *one, 1);
+                         } catch (const Error& error) {
+                           refusal = error.what();
+                         }
+                         launch(fabric, *other, 1);
+                         throw Error(ErrorCode::invalid_argument, refusal);
+                       }),
             "ranks 0 and 1 launch different kernels, one and other; ranks that share a GPU take the same operations in "
             "the same order, with shares of the same size");
   CHECK(fake.calls("cuLaunchKernelEx") == 1);

@@ -199,13 +199,14 @@ TEST_CASE("ptx machine: each fault of a tensor copy is reported for what it is",
   // one more load, which no thread awaits
   const std::string wait = "WAIT:\nmbarrier";
   for (uint32_t seed = 0; seed < 8; ++seed) {
-    const LaunchResult early = tensor_copy(
-        replaced(text, wait,
-                 "mbarrier.init.shared::cta.b64 [%r2+8], 1;\nfence.mbarrier_init.release.cluster;\n"
-                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2+8], 512;\n"
-                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+2048], "
-                 "[%rd10, {0, 0}], [%r2+8];\n" + wait),
-        Swizzle::b64, seed);
+    const LaunchResult early =
+        tensor_copy(replaced(text, wait,
+                             "mbarrier.init.shared::cta.b64 [%r2+8], 1;\nfence.mbarrier_init.release.cluster;\n"
+                             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2+8], 512;\n"
+                             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+2048], "
+                             "[%rd10, {0, 0}], [%r2+8];\n" +
+                                 wait),
+                    Swizzle::b64, seed);
     INFO("seed " << seed << "\n" << messages(early));
     REQUIRE(has(early, ReportKind::early_exit));
     CHECK_THAT(early.reports[0].message, Catch::Contains("none of its warps has waited for the copy at PTX line"));

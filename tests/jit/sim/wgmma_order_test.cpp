@@ -5,9 +5,7 @@
 namespace seqtile::sim {
 namespace {
 
-constexpr uint64_t descriptor(uint64_t address) {
-  return address >> 4 | (1024u >> 4) << 16 | uint64_t{128 >> 4} << 32;
-}
+constexpr uint64_t descriptor(uint64_t address) { return address >> 4 | (1024u >> 4) << 16 | uint64_t{128 >> 4} << 32; }
 
 /// Four warps stage ones for m64n64k16: a thread has half a row of B, then half a row of A. Row r of A belongs to warp
 /// r / 16.

@@ -34,8 +34,7 @@ namespace {
 }  // namespace
 
 TEST_CASE("sanitized: a rank that does not wait for its peers", "[.][no_wait]") {
-  for (const autotune::Workload& workload : operations_on_ranks(2, DType::f32))
-    DYNAMIC_SECTION(workload.operation) {
+  for (const autotune::Workload& workload : operations_on_ranks(2, DType::f32)) DYNAMIC_SECTION(workload.operation) {
       RankOptions options;
       options.channel.awaits_peers = false;  // a fault: kernels take the peers' data without waiting
       // A rank may end before the other one begins, and the locks of both then order all accesses. The ranks try again

@@ -70,8 +70,8 @@ inline FusedLinearAndReducescatter down_op(Fabric& fabric) { return {{.n = kHidd
 
 inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) {
   const kernels::seqpar::Ranks ranks = kernels::seqpar::ranks_of(fabric);
-  return kernels::seqpar::channel_options(
-      kernels::make_registry(), {up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
+  return kernels::seqpar::channel_options(kernels::make_registry(),
+                                          {up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
 }
 
 /// The files of engines.
