@@ -13,7 +13,7 @@
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
-#include "kernels/seqpar/exchange/sequence_rows.h"
+#include "kernels/seqpar/patterns/sequence_rows.h"
 
 namespace seqtile::kernels::seqpar {
 

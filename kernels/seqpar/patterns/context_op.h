@@ -1,5 +1,5 @@
-// kernels/seqpar/patterns/context_op.h -- attention over the ranks' keys, and its backward pass, as the operation of
-// one rank that they are made of. SPDX-License-Identifier: Apache-2.0
+// kernels/seqpar/patterns/context_op.h -- attention over the ranks' keys, and its backward pass: tiles and schedules.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Both compute with own rows what an operation of one rank, here called plain, computes with all rows. They take its
 // tiles, and add how a launch communicates.

@@ -1,5 +1,5 @@
-// tests/support/ranks/rank_table.h -- the operations over ranks, by name: what a kernel exchanges and by which
-// protocol. SPDX-License-Identifier: Apache-2.0
+// tests/support/ranks/rank_table.h -- the operations over ranks by name, with exchange and protocol.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string_view>
 #include <vector>

@@ -1,6 +1,6 @@
-// kernels/seqpar/exchange/sequence_rows.cpp -- see sequence_rows.h.
+// kernels/seqpar/patterns/sequence_rows.cpp -- see sequence_rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/exchange/sequence_rows.h"
+#include "kernels/seqpar/patterns/sequence_rows.h"
 
 namespace seqtile::kernels::seqpar {
 

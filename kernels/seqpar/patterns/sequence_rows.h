@@ -1,4 +1,4 @@
-// kernels/seqpar/exchange/sequence_rows.h -- where a rank's rows stand in the sequence, inside a kernel: what masks go
+// kernels/seqpar/patterns/sequence_rows.h -- where a rank's rows stand in the sequence, inside a kernel: what masks go
 // by.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
