@@ -120,7 +120,7 @@ class Handle {
   std::shared_ptr<State> state_;
 };
 
-/// A Handle that takes the operation's argument struct. pack(op, args) or Op::pack(args, schema) turns it into tensors.
+/// A Handle that takes the operation's argument struct. pack(op, args) turns it into tensors.
 template <class Op>
 class TypedHandle {
  public:
@@ -139,10 +139,7 @@ class TypedHandle {
   const Handle& handle() const { return handle_; }
 
  private:
-  auto packed(const typename Op::Args& args) const {
-    if constexpr (requires { Op::pack(args, handle_.schema()); }) return Op::pack(args, handle_.schema());
-    else return pack(op_, args);
-  }
+  auto packed(const typename Op::Args& args) const { return pack(op_, args); }
   Handle handle_;
   Op op_;
 };

@@ -124,8 +124,8 @@ class TuningStore {
   /// Stores many records of many keys in one transaction, for prewarm's coverage pass. A default or modelled record
   /// never replaces a tuned, merged or pinned one, which another prewarm may have stored meanwhile.
   virtual bool publish_all(const std::vector<KeyedRecord>& records) = 0;
-  /// Puts every `after` in the place of its `before`, whatever the origins, in one transaction. False, with nothing
-  /// stored, where one of the records is not what `before` says any more.
+  /// Puts every `after` in the place of its `before`, whatever the origins, in one transaction. Returns
+  /// false, and stores no record, if one of the records differs from its `before`.
   virtual bool replace(const std::vector<Replacement>& edits) = 0;
   /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
   virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;

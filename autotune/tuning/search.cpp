@@ -279,7 +279,8 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
     return;
   }
   const Config& config = winner ? winner->config : *measured.yardstick;
-  // Where this run has measured no batch, the winner's time is an earlier run's, and so must the yardstick's be.
+  // The times of winner and baseline must be of one run. A run that has measured no batch takes both from an earlier
+  // one.
   std::vector<double> yardstick_us = measured.yardstick_us;
   if (yardstick_us.empty() && measured.recalled_us > 0) yardstick_us = {measured.recalled_us};
   const auto& us = winner ? winner->us : yardstick_us;

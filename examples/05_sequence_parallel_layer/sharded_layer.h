@@ -61,7 +61,7 @@ class ShardedLayer {
     local_.gate_backward(a, d);
     gate_up_backward_({.dy = d.gate_up, .w = w.gate_up, .x = a.middle_normed, .dx = d.middle_normed, .dw = dw.gate_up},
                       length);
-    norm_backward(d.middle_normed, a.middle, d.y, w.norms.row(1), d.middle, dw.norms.row(1), length);
+    norm_backward(d.middle_normed, a.middle, d.y, w.norms.row(1), d.middle, dw.norms.at(1, 0), length);
     o_backward_({.dz = d.middle, .w = w.o, .u = a.context, .du = d.context, .dw = dw.o}, length);
     local_.attention_backward(a, d);
     qkv_backward_({.dy = d.q,
@@ -76,14 +76,16 @@ class ShardedLayer {
                    .dw2 = dw.k,
                    .dw3 = dw.v},
                   length);
-    norm_backward(d.normed, a.x, d.middle, w.norms.row(0), d.x, dw.norms.row(0), length);
+    norm_backward(d.normed, a.x, d.middle, w.norms.row(0), d.x, dw.norms.at(0, 0), length);
     check();
   }
 
  private:
   /// `beside`: the gradient that reaches x not through the norm. dweight is that of all rows.
-  void norm_backward(Matrix& dy, Matrix& x, Matrix& beside, Tensor weight, Matrix& dx, Tensor dweight, int64_t length) {
-    norm_backward_({.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = dweight}, length);
+  void norm_backward(Matrix& dy, Matrix& x, Matrix& beside, Tensor weight, Matrix& dx, float* dweight, int64_t length) {
+    norm_backward_(
+        {.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = tensor(dweight, {1, kHidden})},
+        length);
   }
   /// Where a peer failed or took another step, results are NaN and the error says why.
   void check() { channel_.check(); }

@@ -27,8 +27,6 @@ Activation parse_activation(std::string_view name) {
               fmt::format("activation {} is unknown; use one of {}", name, fmt::join(kActivationNames, ", ")));
 }
 
-std::string_view activation_name(Activation activation) { return kActivationNames[static_cast<size_t>(activation)]; }
-
 Var activate(KernelBuilder& b, Activation activation, Var x) {
   switch (activation) {
     case Activation::none: return x;

@@ -17,7 +17,6 @@ inline constexpr std::array<std::string_view, 5> kActivationNames = {"none", "si
 
 /// The enumerator with this name. Errors: invalid_argument listing them.
 Activation parse_activation(std::string_view name);
-std::string_view activation_name(Activation activation);
 
 /// Of an f32 tile or scalar.
 Var activate(KernelBuilder& b, Activation activation, Var x);
@@ -29,7 +28,7 @@ template <class T>
 struct Slope {
   T value, slope;
 };
-/// Of an f32 tile.
+/// An activation of an f32 tile, with its derivative.
 Slope<Var> slope_of(KernelBuilder& b, Activation activation, Var x);
 /// The same in double, for references.
 Slope<double> slope_of(Activation activation, double x);

@@ -3,7 +3,8 @@
 //
 // A program computes a block of one expert's rows. Expert e has the blocks from offsets[e] / block_m + e on: these
 // numbers ascend, and there is room for the blocks of every expert in front of the next one's, so that a binary search
-// finds a block's expert. At most one number of each expert has no block; its program ends at once.
+// finds a block's expert. A number without a block, in front of an expert's blocks or behind them, has a program that
+// ends at once.
 #include "kernels/linear/grouped_linear.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ using linear_op::Tile;
 
 namespace {
 
-/// Where an expert's weight and rows lie in the tensors of all, no tensor map says: Hopper takes the portable loop.
+/// A tensor map does not say where an expert's weight and rows lie: Hopper takes the portable loop.
 Target portable(Target target) {
   target.has_wgmma = false;
   return target;
@@ -113,7 +114,7 @@ std::vector<int64_t> GroupedLinear::typical_rows(int64_t length) const {
   return rows;
 }
 
-/// Those that suit an expert with the mean number of rows, or one with the most.
+/// The tiles for an expert with the mean number of rows and for one with the most.
 std::vector<Tile> GroupedLinear::tiles(int threads, int64_t length, const Target& target) const {
   const std::vector<int64_t> rows = typical_rows(length);
   const int64_t mean = cdiv(length, experts), most = std::max(mean, std::ranges::max(rows));
@@ -126,7 +127,9 @@ std::vector<Tile> GroupedLinear::tiles(int threads, int64_t length, const Target
 }
 
 void GroupedLinear::refuse(const Target& target) const {
-  throw Error(ErrorCode::unsupported, fmt::format("grouped_linear: no tile fits {}", target.name));
+  throw Error(ErrorCode::unsupported,
+              fmt::format("grouped_linear: no tile of {} products of [{}, {}] fits {}; take the CPU", dtype_name(dtype),
+                          n, k, target.name));
 }
 
 /// Experts come one after the other, and all threads take their programs.

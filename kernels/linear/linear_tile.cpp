@@ -20,8 +20,6 @@ ir::Attributes schedule_of(const Tile& t) { return {{"form", t.form}, {"mr", t.m
 
 }  // namespace
 
-std::string numbered(const char* name, int i) { return i == 0 ? name : name + std::to_string(i + 1); }
-
 Operands::Operands(const Linear& s, const Linear::Tensors<Var>& views) : x(views.x), residual(views.residual) {
   const auto first = [](const std::array<Var, 3>& of, int count) {
     return std::vector<Var>(of.begin(), of.begin() + count);

@@ -8,9 +8,6 @@
 
 namespace seqtile::kernels::linear_op {
 
-/// "w", "w2", "w3".
-std::string numbered(const char* name, int i);
-
 /// The views of a kernel, by weight and output.
 struct Operands {
   Operands() = default;

@@ -10,18 +10,14 @@
 
 namespace seqtile::kernels {
 
-/// What Op::pack() returns to TypedHandle. Absent tensors (rank 0) take no place: the handle compares the count with
-/// its schema.
+/// The result of pack() for TypedHandle. Absent tensors take no place: the handle compares the count with its schema.
 class Call {
  public:
   static constexpr int kMaxTensors = 20;
 
   int64_t length = 0;  ///< the bucketed dimension
 
-  Call(int64_t length, std::initializer_list<const Tensor*> tensors) : length(length) {
-    for (const Tensor* tensor : tensors)
-      if (tensor->rank != 0) tensors_[count_++] = *tensor;
-  }
+  explicit Call(int64_t length) : length(length) {}
   void add(const Tensor& tensor) { tensors_[count_++] = tensor; }
   std::span<const Tensor> tensors() const { return {tensors_.data(), static_cast<size_t>(count_)}; }
   std::span<const int64_t> scalars() const { return {}; }

@@ -144,7 +144,7 @@ class TensorPacker : public TensorVisitor<TensorPacker> {
     call.add(tensor);
     if (call.length < 0 && extents.begin()->symbol == kLength.symbol) call.length = tensor.sizes[0];
   }
-  Call call{-1, {}};
+  Call call{-1};
   std::string_view missing;  ///< the first declared tensor that is not given
 };
 

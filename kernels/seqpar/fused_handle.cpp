@@ -47,11 +47,14 @@ CutArgs::CutArgs(const Handle& handle, const Fabric& fabric)
   for (size_t i = 0; i < schema.args.size(); ++i) {
     const autotune::ArgSpec& spec = schema.args[i];
     Arg arg{.place = i, .name = spec.name, .has_own_rows = spec.dims[0].symbol == kOwnRows.symbol};
-    if (spec.dims.size() > 1 && !spec.dims[1].symbol.empty()) arg.columns = size_of(spec.dims[1], schema, symbols);
+    if (spec.dims.size() > 1 &&
+        (spec.dims[1].symbol == kOwnColumns.symbol || spec.dims[1].symbol == kOwnKvColumns.symbol))
+      arg.columns = size_of(spec.dims[1], schema, symbols);
     needs_sequence_ = needs_sequence_ || spec.name == "sequence";
     for (const std::string& input : spec.in_place)
       for (const Arg& before : args_)
-        if (before.name == input && before.has_own_rows) in_place_.push_back({before.place, i, input, spec.name});
+        if (before.name == input && before.has_own_rows && !arg.has_own_rows)
+          in_place_.push_back({before.place, i, input, spec.name});
     if (arg.has_own_rows || arg.columns >= 0) args_.push_back(std::move(arg));
   }
 }

@@ -8,8 +8,6 @@
 // The engine's device is the fabric's. All ranks prepare and call the operations of a channel in the same order, and
 // call them from one stream.
 #pragma once
-#include <algorithm>
-#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,12 +16,11 @@
 #include "jit/fabric/core/channel.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/rank_tensors.h"
-#include "kernels/seqpar/operations/fused_linear.h"
 #include "kernels/seqpar/prepare.h"
 
 namespace seqtile::kernels::seqpar {
 
-/// What a channel needs for calls of these operations with up to `capacity` rows of all ranks. Errors: invalid_argument
+/// Needs of a channel for calls of these operations with up to `capacity` rows of all ranks. Errors: invalid_argument
 /// on an operation that the registry lacks or that is not one over ranks.
 ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
                                int64_t capacity);
@@ -57,7 +54,7 @@ class CutArgs {
   const InPlace* overlapping(std::span<const Tensor> tensors) const;
 
   std::vector<Arg> args_;
-  std::vector<InPlace> in_place_;  ///< own rows that may lie in an output
+  std::vector<InPlace> in_place_;  ///< inputs of own rows that may lie in an output of all rows
   size_t num_args_ = 0;
   bool needs_sequence_ = false;
   RowLayout layout_ = RowLayout::contiguous;

@@ -9,6 +9,7 @@
 #include "jit/base/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "kernels/seqpar/exchange/identity.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
@@ -47,7 +48,7 @@ Handle::Choices decode(const std::string& text) {
 
 /// Rank 0's, or the own ones where a peer cannot tell the difference.
 Handle::Choices settle(const autotune::Workload& workload, const Handle::Choices& own, Handle::Choices first) {
-  if (workload.fields.get_string("fabric").starts_with("virtual:")) return first;  // one launch has one configuration
+  if (ranks_of(workload).share_a_launch()) return first;
   for (size_t i = 0; i < std::min(own.size(), first.size()); ++i)
     if (own[i] && first[i] && look_alike(*own[i], *first[i])) first[i] = own[i];
   return first;
@@ -55,12 +56,14 @@ Handle::Choices settle(const autotune::Workload& workload, const Handle::Choices
 
 /// Errors: invalid_argument where the operation is for another world size or kind of fabric than the channel's.
 void check_channel(const autotune::Workload& workload, const Channel& channel) {
-  const int64_t world_size = workload.fields.get_int("world_size");
+  const auto [world_size, fabric] = ranks_of(workload);
+  if (world_size == 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is no operation over ranks", workload.operation));
   if (world_size != channel.fabric().world_size())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
                             channel.fabric().world_size()));
-  const std::string kind = channel.fabric().kind(), fabric = workload.fields.get_string("fabric");
+  const std::string kind = channel.fabric().kind();
   if (fabric != kind)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",

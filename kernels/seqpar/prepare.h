@@ -14,9 +14,9 @@
 namespace seqtile::kernels::seqpar {
 
 /// Collective, between calls; `number` is the operation's on the channel, which gets the room that the operation needs.
+/// `shares`: the fields by which ranks may differ.
 /// Errors, the same on all ranks: invalid_argument (a static argument is not rank 0's; the operation is for another
 /// fabric), or as Engine::prepare and Channel::reserve.
-/// `shares`: the fields by which ranks may differ.
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
                       Channel& channel, int64_t number);
 

@@ -294,7 +294,9 @@ class PlannedModelMaker : PlanShares {
     const Value x = bring(node, 0), y = make_result(node);
     if (x.share != y.share) refuse(node, "no kernel for this cut");
     const std::string name = planner::operator_name(node_at(node));
-    const Activation activation = parse_activation(name.substr(0, name.rfind("_and_mul")));
+    const auto known = std::ranges::find(kActivationNames, name.substr(0, name.rfind("_and_mul")));
+    if (known == kActivationNames.end()) refuse(node, "no kernel for this operator");
+    const auto activation = static_cast<Activation>(known - kActivationNames.begin());
     add_step({node}, ActAndMul{.n = y.tensor.sizes[1], .dtype = model_.dtype, .activation = activation},
              {.x = x.tensor, .y = y.tensor});
   }

@@ -14,7 +14,7 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// What a channel needs for calls with up to `capacity` rows of all ranks.
+/// Needs of a channel for calls with up to `capacity` rows of all ranks.
 ChannelOptions channel_options(const ExchangeShape& shape, int64_t capacity);
 
 /// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the scalar "number". Where

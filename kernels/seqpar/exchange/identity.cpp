@@ -8,6 +8,7 @@
 
 #include "jit/abi/channel_block.h"
 #include "jit/base/hash.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
@@ -26,7 +27,7 @@ std::string wire_of(const autotune::Config& config) {
 }  // namespace
 
 autotune::Fields common_arguments(const autotune::Workload& w, std::span<const std::string_view> shares) {
-  const bool have_one_launch = w.fields.get_string("fabric").starts_with("virtual:");
+  const bool have_one_launch = ranks_of(w).share_a_launch();
   const auto is_share = [&](std::string_view name) { return std::ranges::find(shares, name) != shares.end(); };
   autotune::Fields common{{"operation", w.operation}, {"dtype", std::string(dtype_name(w.dtype))}};
   for (const auto& [name, value] : w.fields.values())

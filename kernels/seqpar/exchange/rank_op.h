@@ -24,8 +24,7 @@
 //   Config default_config(int threads, int64_t length, const Target& target) const;    // another than the first
 //   bool joins(int64_t length) const;                      // a call on one process finds its rows joined too
 //   std::vector<autotune::Workspace> workspaces(const Config& config) const;           // absent: one counter
-//   bool fill(const autotune::Problem& p, size_t arg, uint64_t seed) const;            // before the channel's
-//   arguments
+//   bool fill(const autotune::Problem& p, size_t arg, uint64_t seed) const;  // called before the channel is filled
 #pragma once
 #include <string>
 #include <utility>
@@ -44,7 +43,7 @@ RowLayout layout_of(const Op& op) {
   else return RowLayout::contiguous;
 }
 
-/// What the operation exchanges, with the smallest chunks that it has.
+/// The exchange of the operation with its smallest chunks.
 template <class Op>
 ExchangeShape exchange_of(const Op& op) {
   if constexpr (requires { op.smallest_chunk(); }) return op.exchange(op.smallest_chunk());
@@ -89,7 +88,7 @@ autotune::OpDef rank_op(std::string summary, int64_t version) {
   using autotune::Workload;
   using Op = decltype(Kernel::op);
   constexpr auto kernel_of = [](const Workload& w) { return Kernel{op_of<Op>(w)}; };
-  autotune::OpDef op = typed_op<Op>(std::move(summary), version);
+  autotune::OpDef op = typed_op_without_reference<Op>(std::move(summary), version);
   op.shares = Op::kShares;
   op.schema = [](const Workload& w) { return rank_schema_of(op_of<Op>(w)); };
   op.symbols = [=](const Workload& w, int64_t length) {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "kernels/op/op_tensors.h"
 #include "kernels/seqpar/exchange/ranks.h"
@@ -22,7 +22,7 @@ inline constexpr Extent kOwnRows{"own_rows"}, kOwnColumns{"own_columns"}, kOwnKv
 /// A tensor of a contained operation that has other sizes here.
 struct Cut {
   std::string_view name;
-  Extent rows;
+  Extent rows = 0;
   std::optional<Extent> columns = {};  ///< absent: as they are
 };
 
@@ -30,17 +30,23 @@ struct Cut {
 template <class Visitor>
 class CutTensors : public TensorVisitor<CutTensors<Visitor>> {
  public:
-  CutTensors(Visitor& to, std::initializer_list<Cut> cuts) : to_(to), cuts_(cuts) {}
+  /// Requires: at most kMost cuts. A call packs its tensors through this class, so that it allocates nothing.
+  CutTensors(Visitor& to, std::initializer_list<Cut> cuts) : to_(to), count_(cuts.size()) {
+    std::ranges::copy(cuts, cuts_.begin());
+  }
   template <class Slot>
   void visit(autotune::ArgRole role, std::string_view name, Slot& slot, Extents extents, const TensorOptions& options) {
-    const auto cut = std::ranges::find(cuts_, name, &Cut::name);
-    if (cut == cuts_.end()) to_.visit(role, name, slot, extents, options);
+    const auto end = cuts_.begin() + static_cast<std::ptrdiff_t>(count_);
+    const auto cut = std::find_if(cuts_.begin(), end, [&](const Cut& c) { return c.name == name; });
+    if (cut == end) to_.visit(role, name, slot, extents, options);
     else to_.visit(role, name, slot, {cut->rows, cut->columns.value_or(extents.begin()[1])}, options);
   }
 
  private:
   Visitor& to_;
-  const std::vector<Cut> cuts_;
+  static constexpr size_t kMost = 6;
+  std::array<Cut, kMost> cuts_;
+  const size_t count_;
 };
 
 /// No tensor of the operation has the rows of all ranks: the tensor `sequence` [length], of which only the size is

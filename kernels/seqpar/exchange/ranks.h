@@ -41,9 +41,9 @@ autotune::Workload workload_on(Op op, const Ranks& ranks) {
   return workload_of(op);
 }
 
-/// Of a workload with all its fields.
+/// The ranks that a workload names; none where it is not one over ranks.
 inline Ranks ranks_of(const autotune::Workload& w) {
-  return {w.fields.get_int("world_size"), w.fields.get_string("fabric")};
+  return {w.fields.get_int("world_size", 0), w.fields.get_string("fabric", "")};
 }
 inline RowLayout layout_of(const autotune::Workload& w) {
   return w.fields.get_string("layout", "contiguous") == "zigzag" ? RowLayout::zigzag : RowLayout::contiguous;

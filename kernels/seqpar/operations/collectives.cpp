@@ -52,8 +52,6 @@ void append(std::vector<double>& rows, const std::vector<double>& row) {
   rows.insert(rows.end(), row.begin(), row.end());
 }
 
-// --- rows that move
-
 /// Views of [rows, columns]: the part of x that a rank gets, and the part of y that another rank's rows go to.
 TransferBody body_of(const AllGather& op, KernelBuilder& b, Var x, Var y) {
   const auto part = [&b, n = op.n](Exchange& ex, Var view, Operand first, Var source) {
@@ -116,7 +114,7 @@ std::vector<double> row_of(const AllToAll& op, const PartOfRow& part, int64_t ro
   return whole;
 }
 
-/// What the longest rank gives itself, from its x.
+/// The part that the longest rank gives itself, from its x.
 std::vector<double> own_part(const AllToAll& op, const Tensor& x, int64_t row, int64_t length) {
   const int self = op.ranks.longest();
   const auto whole = read_row(x, op.to_heads ? row : row + op.ranks.first_row(self, length));
@@ -189,8 +187,6 @@ struct MoveKernel {
     return {with_transfer(op.exchange(schedule.chunk_rows), schedule.way), std::is_same_v<Op, Broadcast>};
   }
 };
-
-// --- rows that are summed up
 
 template <class Op>
 PartialShape partials_of(const Op& op) {

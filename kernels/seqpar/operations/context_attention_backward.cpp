@@ -174,7 +174,7 @@ struct ContextKernel {
     }
   }
 
-  /// What peers send beside their rows, which are there: lse, and a delta of the usual size.
+  /// Fills the numbers that peers send beside their rows: lse, and a delta of the usual size.
   void fill_numbers(const Problem& p) const {
     const ContextBackwardShape s = shape_of(op);
     const int64_t length = p.symbols[0];

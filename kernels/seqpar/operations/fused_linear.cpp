@@ -103,7 +103,7 @@ std::vector<std::string> orders(const Ranks& ranks, int64_t length, const Target
   return {"rotate", "interleave"};
 }
 
-/// Where tiles of one rank's rows follow the tiles of another rank's rows chunk by chunk, a chunk is sent when it is
+/// Tiles of one rank's rows may follow the tiles of another rank's rows chunk by chunk: a chunk is then sent when it is
 /// complete. In other orders all chunks are complete with the last columns, and only sums that go on to other ranks are
 /// sent chunk by chunk.
 std::vector<int64_t> chunks_of(const std::string& reduction, const std::string& order) {

@@ -244,7 +244,7 @@ struct InputProductKernel {
  private:
   int64_t rows_of_rank(int64_t length) const { return std::max<int64_t>(1, cdiv(length, op.ranks.world_size)); }
 
-  /// Where the heads of three outputs go takes registers as well.
+  /// The places of the heads of three outputs take registers as well.
   std::vector<Tile> tiles(int threads, int64_t length, const Target& target) const {
     constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
     const Linear product = part_of(op);

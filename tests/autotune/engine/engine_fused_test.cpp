@@ -11,6 +11,7 @@
 #include "jit/base/error.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/operations/fused_linear.h"
 #include "kernels/seqpar/operations/context_attention.h"
 #include "kernels/seqpar/operations/matmul_backward.h"
 #include "tests/support/temp_folder.h"

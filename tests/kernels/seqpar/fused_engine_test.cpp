@@ -13,6 +13,7 @@
 #include "jit/base/error.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/operations/fused_linear.h"
 #include "kernels/seqpar/operations/collectives.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/seqpar/operations/fused_linear.h"
 #include "jit/base/error.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"

@@ -122,7 +122,7 @@ Tensor GraphRank::tensor_of(const autotune::ArgSpec& spec, void* data, int64_t l
 }
 
 kernels::Call GraphRank::call_of(int64_t length, bool is_capture) const {
-  kernels::Call call(length, {});
+  kernels::Call call(length);
   for (const Operand& operand : operands_) call.add(tensor_of(operand.spec, operand.buffer.data(), length, is_capture));
   return call;
 }

@@ -19,6 +19,7 @@
 #include "jit/base/error.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/operations/fused_linear.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/temp_folder.h"

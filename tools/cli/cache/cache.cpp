@@ -115,6 +115,8 @@ int run_ls(const Session&, const Options& options) {
   return kDone;
 }
 
+std::string time_of(double us) { return us > 0 ? format_us(us) : "-"; }
+
 int run_show(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const std::vector<KeyGroup> groups = chosen_groups(session, options, *store);
@@ -124,7 +126,7 @@ int run_show(const Session& session, const Options& options) {
     Table table({"  bucket", "origin", "median", "default", "config"});
     for (const cache::Record& record : group.records) {
       table.add({"  " + format_bucket(record.lo, record.hi), std::string(cache::origin_name(record.origin)),
-                 format_us(record.median_us), format_us(record.default_us), format_config(record.config_json)});
+                 time_of(record.median_us), time_of(record.default_us), format_config(record.config_json)});
       list.push_back(record_json(group.key, record));
     }
     table.print();

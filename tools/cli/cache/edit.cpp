@@ -134,8 +134,10 @@ int run_rm(const Session& session, const EditOptions& options) {
     }
   check_was_read(*store);
   if (!options.dry_run && !rows.empty()) check_written(store->remove_records(rows, options.with_trials), *store);
-  const std::string more = edits.empty() ? own.note() : fmt::format(", {} {}{}", format_counted(static_cast<int64_t>(trials), "trial"),
-                                       options.with_trials ? "with them" : "kept", own.note());
+  const std::string more = edits.empty()
+                               ? own.note()
+                               : fmt::format(", {} {}{}", format_counted(static_cast<int64_t>(trials), "trial"),
+                                             options.with_trials ? "with them" : "kept", own.note());
   return answer(edits, "removed", options, store->path(), more);
 }
 
@@ -168,7 +170,7 @@ class ConfigChoice {
                             bucket, trial->outcome, trial->detail));
     cache::Record& record = edit.after;
     record.config_json = config.json();
-    const bool by_ranks = is_known && trial->ranks > 0;
+    const bool by_ranks = is_known && trial->ranks_us > 0;
     record.median_us = by_ranks ? trial->ranks_us : is_known ? trial->median_us : 0;
     record.p20_us = by_ranks ? trial->ranks_p20_us : is_known ? trial->p20_us : 0;
     record.p80_us = by_ranks ? trial->ranks_p80_us : is_known ? trial->p80_us : 0;
@@ -209,7 +211,9 @@ int run_pin(const Session& session, const EditOptions& options) {
 /// The record's origin without the pin. It is `tuned` if the tuner chose the configuration among several measured ones.
 /// It is `default` for any other configuration, such as the value of --config, so that the tuner searches again.
 cache::Origin origin_without_pin(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
-  const auto is_measured = [](const cache::TrialRow& trial) { return trial.outcome == "ok" && trial.median_us > 0; };
+  const auto is_measured = [](const cache::TrialRow& trial) {
+    return trial.outcome == "ok" && (trial.median_us > 0 || trial.ranks_us > 0 || trial.chosen);
+  };
   const auto own = std::ranges::find(trials, record.config_json, &cache::TrialRow::config_json);
   const bool is_own_measured = own != trials.end() && is_measured(*own);
   return record.samples > 0 && is_own_measured && std::ranges::count_if(trials, is_measured) > 1

@@ -35,7 +35,7 @@ std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator
 /// missing have no data.
 std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row);
 
-/// What stands between the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes, or where it
+/// The separator of the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes, or where it
 /// has none of them the space. Any number of spaces stands between two cells.
 char separator_of(std::string_view head);
 

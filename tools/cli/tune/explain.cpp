@@ -114,7 +114,7 @@ std::optional<cache::Record> find_nearest(autotune::Usability& usable, const aut
   return std::nullopt;
 }
 
-/// What the engine does under the miss policy "nearest".
+/// The engine's answer under the miss policy "nearest".
 Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload& workload,
                              const autotune::Bucket& bucket, const Target& target, const cache::TuningKey& key,
                              cache::TuningStore& store, const Options& options, const std::string& refusal,
@@ -150,22 +150,23 @@ Answer answer_of(const cache::Record& record, const std::vector<cache::TrialRow>
 }
 
 Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials) {
+  // Trials are compared with trials, because a record's own time may be the time of all ranks. A winner that one
+  // process has not timed has no ratio.
+  double winner_us = answer.median_us;
+  for (const cache::TrialRow& trial : trials)
+    if (autotune::parse_config(trial.config_json) == answer.config) winner_us = trial.median_us;
   std::erase_if(trials, [](const cache::TrialRow& trial) {
     return (trial.outcome != "ok" && trial.outcome != "modelled") || trial.median_us <= 0;
   });
   std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
-  // Trials are compared with trials, because a record's own time may be the time of all ranks.
-  double winner_us = answer.median_us;
-  for (const cache::TrialRow& trial : trials)
-    if (autotune::parse_config(trial.config_json) == answer.config) winner_us = trial.median_us;
   Table table({"  runner-up", "median", "times the winner", "detail"});
   Json list = Json::array();
   for (const cache::TrialRow& trial : trials) {
     const auto config = autotune::parse_config(trial.config_json);
     if (!config || *config == answer.config || list.size() == kRunnerUps) continue;
     const double ratio = winner_us > 0 ? trial.median_us / winner_us : 0;
-    table.add(
-        {"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), detail_of(trial)});
+    table.add({"  " + format_fields(*config), format_us(trial.median_us),
+               ratio > 0 ? fmt::format("{:.2f}", ratio) : "-", detail_of(trial)});
     list.push_back({{"config", fields_json(*config)},
                     {"median_us", trial.median_us},
                     {"ranks", trial.ranks},

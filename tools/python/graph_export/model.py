@@ -116,12 +116,12 @@ def holds_none(torch, value):
 def tensors_of(torch, value):
     """The tensors of a result, each once: tuples, lists, dictionaries, dataclasses and objects of any depth, in their
     order. Errors: Refused where a part may hold tensors that cannot be found."""
-    found, seen = [], set()
+    found, seen = [], {}  # `seen` keeps the parts, so that no later part gets the id of an earlier one
 
     def visit(part):
         if id(part) in seen:
             return
-        seen.add(id(part))
+        seen[id(part)] = part
         if is_leaf(torch, part):
             found.append(part)
         elif not holds_none(torch, part):
@@ -138,7 +138,7 @@ def has_slots(kind):
 
 
 def members_of(value):
-    """What an object of Python holds, attributes that a container has besides among it."""
+    """Members of an object, and attributes that a container has besides."""
     attributes = list(getattr(value, "__dict__", {}).values())
     if dataclasses.is_dataclass(value):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)] + attributes
