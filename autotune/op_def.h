@@ -161,6 +161,9 @@ struct OpDef {
   std::function<void(KernelBuilder&, const Workload&, const Config&, const Target&)> build;
   std::function<std::array<SizeExpr, 3>(const Workload&, const Config&)> grid;
   std::function<std::vector<Workspace>(const Workload&, const Config&)> workspaces;  ///< absent: none
+  /// The work of programs depends on values of the inputs, so that no slice of the grid stands for all of it: trials
+  /// run the whole grid.
+  bool has_uneven_programs = false;
   std::function<Cost(const Workload&, std::span<const int64_t> symbols)> cost;
   /// Predicted microseconds for ranking candidates; only the order matters.
   std::function<double(const Workload&, const Config&, int64_t length, const Target&)> predict_us;

@@ -51,7 +51,8 @@ std::vector<GridSample> sample_grid(const Grid& grid, double fraction, int threa
 }
 
 std::vector<GridSample> sample_for(const LoadedCandidate& candidate, const Grid& grid, double fraction, int threads) {
-  return candidate.workspaces.empty() ? sample_grid(grid, fraction, threads) : std::vector<GridSample>{};
+  if (!candidate.workspaces.empty() || candidate.has_uneven_programs) return {};
+  return sample_grid(grid, fraction, threads);
 }
 
 }  // namespace seqtile::autotune

@@ -16,6 +16,7 @@ struct LoadedCandidate {
   std::unique_ptr<LoadedKernel> kernel;
   std::array<SizeExpr, 3> grid;
   std::vector<Workspace> workspaces;
+  bool has_uneven_programs = false;  ///< as OpDef's
 };
 
 /// A run of adjacent programs in a slice of the grid.
@@ -30,7 +31,7 @@ struct GridSample {
 /// Programs of the inside are spread over both directions, because the work of a causal operation grows along the grid.
 std::vector<GridSample> sample_grid(const Grid& grid, double fraction, int threads);
 
-/// sample_grid() for a candidate without workspaces, else empty: programs that share a workspace must all run.
+/// sample_grid(); empty for a candidate with workspaces, whose programs must all run, and for one with uneven programs.
 std::vector<GridSample> sample_for(const LoadedCandidate& candidate, const Grid& grid, double fraction, int threads);
 
 }  // namespace seqtile::autotune

@@ -173,7 +173,8 @@ nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> co
   const Config config = Fields::parse(request.at("config").get<std::string>());
   const OpDef& op = *state_->op;
   LoadedCandidate candidate{config, device().load(std::move(binary)), op.grid(state_->workload, config),
-                            op.workspaces ? op.workspaces(state_->workload, config) : std::vector<Workspace>{}};
+                            op.workspaces ? op.workspaces(state_->workload, config) : std::vector<Workspace>{},
+                            op.has_uneven_programs};
   state_->candidates.insert_or_assign(request.at("id").get<int64_t>(), std::move(candidate));
   return {{"outcome", "ok"}};
 }

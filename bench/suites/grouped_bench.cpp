@@ -11,8 +11,9 @@ namespace seqtile::bench {
 namespace {
 
 constexpr int64_t kExperts = 64;
-/// Of an expert: Granite 3.0 1B, Qwen3 30B and OLMoE.
-constexpr std::pair<int64_t, int64_t> kWeights[] = {{512, 1024}, {768, 2048}, {1024, 2048}};
+/// [n, k] of an expert: small ones, and those of Granite 3.0 1B, Qwen3 30B and OLMoE.
+constexpr std::pair<int64_t, int64_t> kWeights[] = {{128, 128},  {256, 256},  {256, 512},
+                                                    {512, 1024}, {768, 2048}, {1024, 2048}};
 constexpr int64_t kLengths[] = {16, 256, 2048};
 
 /// The tensors of one expert's call.

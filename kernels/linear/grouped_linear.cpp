@@ -114,13 +114,13 @@ std::vector<int64_t> GroupedLinear::typical_rows(int64_t length) const {
   return rows;
 }
 
-/// The tiles for an expert with the mean number of rows and for one with the most.
+/// The tiles for an expert with the mean number of rows, with half of it, and with the most.
 std::vector<Tile> GroupedLinear::tiles(int threads, int64_t length, const Target& target) const {
   const std::vector<int64_t> rows = typical_rows(length);
   const int64_t mean = cdiv(length, experts), most = std::max(mean, std::ranges::max(rows));
   std::vector<Tile> tiles;
   std::set<Tile> seen;
-  for (const int64_t of_expert : std::set<int64_t>{mean, most})
+  for (const int64_t of_expert : std::set<int64_t>{cdiv(mean, 2), mean, most})
     for (const Tile& tile : layer().tiles(threads, of_expert, portable(target)))
       if (seen.insert(tile).second) tiles.push_back(tile);
   return tiles;
@@ -225,6 +225,7 @@ double GroupedLinear::deviation() const { return 1 / std::sqrt(static_cast<doubl
 autotune::OpDef grouped_linear() {
   autotune::OpDef op = linear_op::tiled_op<GroupedLinear>(
       "linear layers of experts, each for its rows: x [rows sorted by expert] w[expert]^T, gated or not");
+  op.has_uneven_programs = true;
   op.cost = [](const autotune::Workload& w, std::span<const int64_t> symbols) {
     return op_of<GroupedLinear>(w).cost(symbols[0]);
   };

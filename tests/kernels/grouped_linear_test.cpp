@@ -101,6 +101,12 @@ TEST_CASE("grouped_linear: interpreted", "[kernels]") {
 
 TEST_CASE("grouped_linear: every dtype and length", "[kernels][sweep]") { check_on_cpus("grouped_linear"); }
 
+// A slice of the grid may have blocks of no expert alone: its trial would fail, or show a wrong time.
+TEST_CASE("grouped_linear: trials run the whole grid", "[kernels]") {
+  CHECK(library_op("grouped_linear").has_uneven_programs);
+  CHECK(!library_op("linear").has_uneven_programs);
+}
+
 TEST_CASE("grouped_linear: the rows that the tuner gives to experts add up and are uneven", "[kernels]") {
   for (const int64_t experts : {1, 2, 6, 64, 4096})
     for (const int64_t length : {1, 7, 256, 100000}) {

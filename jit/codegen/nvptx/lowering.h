@@ -4,6 +4,9 @@
 #include <string>
 
 #include "jit/codegen/options.h"
+#include "jit/device/kernel.h"
+#include "jit/device/target.h"
+#include "jit/ir/function.h"
 
 namespace seqtile::nvptx {
 
