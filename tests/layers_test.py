@@ -100,6 +100,13 @@ class Layers(unittest.TestCase):
                             if os.path.exists(os.path.join(self.root, name)) and name not in installed}
         self.assertEqual(missing, set())
 
+    def test_operations_of_the_registry_are_installed(self):
+        with open(os.path.join(self.root, "cmake/install.cmake"), encoding="utf-8") as file:
+            text = file.read()
+        with open(os.path.join(self.root, "kernels/registry.cpp"), encoding="utf-8") as file:
+            included = {name for name in INCLUDE.findall(file.read()) if name.startswith("kernels/")}
+        self.assertEqual({name for name in included if name not in text}, set())
+
     def test_upward_includes_are_seen(self):
         for path, include in [("jit/device/device.h", "cache/tuning_store.h"), ("cache/a.cpp", "autotune/engine.h"),
                               ("autotune/tuner.cpp", "kernels/linear/linear.h"), ("autotune/tuner.cpp", "sqlite3.h"),

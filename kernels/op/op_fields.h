@@ -110,8 +110,13 @@ class FieldReader final : public FieldVisitor {
 /// The storage type of an operation: its member `dtype`, or that of the operation it contains.
 template <class Op>
 auto& dtype_of(Op& op) {
-  if constexpr (requires { op.dtype; }) return op.dtype;
-  else return op.storage();
+  if constexpr (requires { op.dtype; }) {
+    return op.dtype;
+  } else {
+    static_assert(
+        requires { op.storage(); }, "an operation has a member dtype, or storage() of the one it contains");
+    return op.storage();
+  }
 }
 
 /// The workload of an operation; the engine that prepares it sets the number of threads.

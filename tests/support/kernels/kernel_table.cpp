@@ -293,11 +293,26 @@ CaseGroup matmul_backward() {
 
 const std::vector<CaseGroup>& kernel_table() {
   static const std::vector<CaseGroup> table = {
-      rms_norm(),       rms_norm_backward(),    layer_norm(),        softmax(),
-      act_and_mul(),    act_and_mul_backward(), embedding(),         rope(),
-      linear(),         fused_linear(),         wide_fused_linear(), transposed_linear(),
-      grouped_linear(), linear_wgrad(),         prefill(),           extend(),
-      decode(),         attention_variants(),   attention_backward()};
+      rms_norm(),
+      rms_norm_backward(),
+      layer_norm(),
+      softmax(),
+      act_and_mul(),
+      act_and_mul_backward(),
+      embedding(),
+      rope(),
+      linear(),
+      fused_linear(),
+      wide_fused_linear(),
+      transposed_linear(),
+      grouped_linear(),
+      linear_wgrad(),
+      prefill(),
+      extend(),
+      decode(),
+      attention_variants(),
+      attention_backward(),
+  };
   return table;
 }
 
