@@ -91,6 +91,17 @@ void check(const EngineOptions& options) {
   if (options.max_length > autotune::kMaxLength) {
     refuse(fmt::format("max_length is {}; the limit is {}", options.max_length, autotune::kMaxLength));
   }
+  if (static_cast<size_t>(options.policy) > static_cast<size_t>(MissPolicy::tune)) {
+    refuse(fmt::format("policy is enumerator {}; there are: strict, default, nearest, background, tune",
+                       static_cast<int64_t>(options.policy)));
+  }
+  if (!options.cache.empty() && options.cache == options.artifacts) {
+    refuse(fmt::format("cache and artifacts are both {}; give each store a file of its own", options.cache));
+  }
+  if (options.executor && options.threads > 0 && options.threads != options.executor->num_workers()) {
+    refuse(fmt::format("threads is {}, the executor has {}; leave threads at 0", options.threads,
+                       options.executor->num_workers()));
+  }
   if (options.executor && !options.device.starts_with("cpu")) {
     refuse(fmt::format("device {} does not run on an executor; only cpu does", options.device));
   }

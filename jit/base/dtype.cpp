@@ -20,7 +20,10 @@ constexpr std::pair<std::string_view, DType> kAliases[] = {
 
 }  // namespace
 
-std::string_view dtype_name(DType dtype) { return kNames[static_cast<int>(dtype)]; }
+std::string_view dtype_name(DType dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
 
 std::optional<DType> parse_dtype(std::string_view name) {
   for (size_t i = 0; i < std::size(kNames); ++i)

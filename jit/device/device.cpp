@@ -40,7 +40,7 @@ int gpu_number(const std::string& name) {
 struct FoundGpu {
   explicit FoundGpu(const std::string& name) : number(gpu_number(name)), driver(cuda::Driver::open()) {
     if (!driver)
-      throw Error(ErrorCode::unsupported, fmt::format("device \"{}\": no NVIDIA driver found ({}); use --device cpu",
+      throw Error(ErrorCode::unsupported, fmt::format("device \"{}\": no NVIDIA driver found ({}); take device cpu",
                                                       name, cuda::kDriverLibrary));
     facts = cuda::describe_gpu(*driver, number);
     target = assembled(gpu_target(facts), cuda::cubin_arch_of(facts));

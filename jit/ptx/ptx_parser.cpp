@@ -160,8 +160,9 @@ class Parser {
   }
 
   void header() {
-    if (kernel_.is_function && lexer_.at('(')) parameters(kernel_.results);
+    const std::string problem = kernel_.is_function && lexer_.at('(') ? results() : "";
     kernel_.name = lexer_.identifier(kernel_.is_function ? "the function's name" : "the kernel's name");
+    if (!problem.empty()) throw Error(ErrorCode::compile_failed, problem);
     if (lexer_.at('(')) parameters(kernel_.params);
     while (!lexer_.at('{') && !lexer_.at(';')) performance_directive();
   }
@@ -173,6 +174,19 @@ class Parser {
     names_.open();
     while (names_.is_inside()) statement();
     names_.resolve_labels(kernel_.instructions);
+  }
+
+  /// The problem of a function's results, which stand before its name: the function may never be called.
+  std::string results() {
+    const PtxLexer::Position start = lexer_.position();
+    try {
+      parameters(kernel_.results);
+      return "";
+    } catch (const Error& error) {
+      lexer_.go_back(start);
+      lexer_.skip_parentheses();
+      return error.what();
+    }
   }
 
   void parameters(std::vector<PtxVariable>& into) {

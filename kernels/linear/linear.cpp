@@ -43,8 +43,8 @@ void Linear::fields(FieldVisitor& v) {
   v.late_number("soft_cap", soft_cap, 0, 0, kMost);
   v.choice("weight_layout", weight_layout, kLayoutNames);
   if (is_packed() && panel == 0) panel = 32;
+  v.integer("panel", panel, is_packed() ? 4 : 0, 256);
   if (!is_packed() && panel != 0) v.refuse("panel", "needs weight_layout = packed");
-  v.integer("panel", panel, is_packed() ? 4 : 0, is_packed() ? 256 : 0);
 }
 
 autotune::Workload Linear::workload() const {

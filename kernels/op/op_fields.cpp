@@ -4,9 +4,18 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
+#include "jit/base/error.h"
 #include "kernels/op/workload_reader.h"
 
 namespace seqtile::kernels {
+
+std::string FieldVisitor::name_of(std::string_view field, size_t value, std::span<const std::string_view> names) {
+  if (value < names.size()) return std::string(names[value]);
+  throw Error(ErrorCode::invalid_argument, fmt::format("field {} is enumerator {}, must be one of {}", field,
+                                                       static_cast<int64_t>(value), fmt::join(names, ", ")));
+}
 
 void FieldVisitor::storage_type(std::string_view name, DType& value) {
   static constexpr std::array<std::string_view, 3> kNames = {"f32", "bf16", "f16"};

@@ -37,7 +37,7 @@ class FieldVisitor {
   /// An enumerator, or a bool, by its name in workloads.
   template <class Enum, size_t N>
   void choice(std::string_view name, Enum& value, const std::array<std::string_view, N>& names) {
-    std::string chosen(names[static_cast<size_t>(value)]);
+    std::string chosen = name_of(name, static_cast<size_t>(value), names);
     choose(name, chosen, names);
     value = static_cast<Enum>(std::ranges::find(names, chosen) - names.begin());
   }
@@ -57,6 +57,8 @@ class FieldVisitor {
 
  protected:
   ~FieldVisitor() = default;
+  /// Errors: invalid_argument where the enumerator has no name.
+  static std::string name_of(std::string_view field, size_t value, std::span<const std::string_view> names);
   virtual void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) = 0;
 };
 

@@ -145,6 +145,15 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
   }
 }
 
+TEST_CASE("workloads: an enumerator without a name is refused", "[kernels]") {
+  for (const int value : {99, 100000, -1}) {
+    const kernels::Linear op{.n = 1, .k = 1, .activation = static_cast<kernels::Activation>(value)};
+    CHECK_THROWS_WITH(op.workload(), Contains("field activation is enumerator " + std::to_string(value)));
+    const kernels::Linear other{.n = 1, .k = 1, .dtype = static_cast<DType>(value)};
+    CHECK_THROWS_WITH(library_op("linear").normalize(other.workload()), Contains("dtype unknown is not served"));
+  }
+}
+
 TEST_CASE("calls: absent tensors take no place, the length comes from the first tensor", "[kernels]") {
   float memory[64] = {};
   const auto tensor = [&](std::initializer_list<int64_t> sizes) { return make_tensor(memory, DType::f32, sizes); };

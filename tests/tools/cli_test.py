@@ -1554,6 +1554,13 @@ class Ranks(Cli):
                              "--set world_size=3: --ranks .*give the field already")
         self.assert_line(self.seqtile("explain", "--model", "model.json", "--ranks", "2"), 2, "--ranks.*go with an operation")
 
+    def test_tune_beside_a_store_that_came_without_binaries(self):
+        tune = ["tune", "rms_norm", "--set", "n=64", "--cache", "shipped.db", "--json", "--artifacts"]
+        self.assertEqual(self.seqtile(*tune, "first.db", "--length", "3").code, 0)
+        run = self.seqtile(*tune, "second.db", "--length", "40")
+        self.assertEqual((run.code, run.json()["unstored_binaries"], run.json()["complete"]), (0, 1, True), run.err)
+        self.assertRegex(run.err, r"shipped.db names and second.db lacks: 1; `seqtile cache build --cache shipped.db --artifacts second.db`")
+
     def test_all_ranks_time_the_best_together(self):
         for fabric in ("threads", "processes"):
             stores = ["--cache", f"all_{fabric}.db", "--artifacts", f"all_{fabric}_artifacts.db"]

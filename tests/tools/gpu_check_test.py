@@ -14,7 +14,7 @@ devices) echo 'cuda: Fake'; echo '{"devices":[{"name":"Fake","kind":"cuda"}]}';;
 tune) echo "tune $*"; exit TUNE;;
 prewarm) [ -f "$5" ] || exit 9; echo '12 records'; echo '{"records":12}'; exit PREWARM;;
 esac"""
-NO_GPU = """echo 'cuda: device "cuda": no NVIDIA driver found (libcuda.so.1); use --device cpu'
+NO_GPU = """echo 'cuda: device "cuda": no NVIDIA driver found (libcuda.so.1); take device cpu'
 echo '{"devices":[{"name":"AMD","kind":"cpu"}],"no_gpu":"x"}'"""
 TESTS = """[ "$1" = --list-test-names-only ] && { echo 'gpu: one, and more'; echo 'gpu: other'; exit 2; }
 echo "ran $1"; [ "$1" != "FAILING" ]"""

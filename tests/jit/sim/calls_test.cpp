@@ -350,8 +350,12 @@ TEST_CASE("ptx calls: a kernel is refused only for what it reaches", "[jit][sim]
 .extern .func outside();
 .extern .global .b32 elsewhere;
 .shared .b8 enormous[1000000];
+.func (.reg .b32 r) in_register() { ret; }
+.extern .func (.reg .b32 r) outside_register(.reg .b32 a);
 )";
   CHECK(error_of(kernel_text("", 1, other)) == "");
+  CHECK_THAT(error_of(kernel_text("call (%r1), in_register, ();", 1, other)),
+             Catch::Contains("PTX line 12: parameters in registers are not executed"));
   CHECK_THROWS_WITH(decode_text(kernel_text("", 1, other), "worse"), Catch::Contains(".strange"));
   CHECK_THROWS_WITH(decode_text(kernel_text("", 1, other), "other"),
                     Catch::Contains("PTX line 5") && Catch::Contains("%nothing"));

@@ -203,7 +203,7 @@ Json refused_json(const std::vector<RefusedRecord>& refused) {
 std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report, size_t refused) {
   if (report.ok() && refused == 0) return "ok";
   if (report.ok())
-    return fmt::format("not ok; {} of --device may not serve, `seqtile prewarm` or `seqtile tune` replaces {}",
+    return fmt::format("not ok; {} may not serve, `seqtile prewarm` or `seqtile tune` replaces {}",
                        format_counted(refused, "record"), refused == 1 ? "it" : "them");
   if (store.counters().busy > 0) return "not ok; nothing was checked, try again when the other process is done";
   if (!store.status().empty()) return "not ok; the file is left as it is";

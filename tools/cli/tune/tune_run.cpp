@@ -116,14 +116,20 @@ void print_report(const autotune::TuneReport& report, const TuneRunOptions& opti
                 {"warnings", options.warnings}});
 }
 
-/// Warns of binaries of decisions, made in this run or an earlier one, that are not in the store.
-void warn_of_missing(int64_t missing, const TuneRunOptions& options, const cache::ArtifactDb& artifacts) {
+/// Tells of binaries of decisions, made in this run or an earlier one, that are not in the store. The exit code tells
+/// of a store that takes none; a sound store may lack the binaries of a tuning store that was shipped without them.
+int tell_of_missing(int64_t missing, const TuneRunOptions& options, const cache::ArtifactDb& artifacts) {
+  const std::string build =
+      fmt::format("`seqtile cache build --cache {} --artifacts {}`", tuning_path(options), artifacts_path(options));
   const std::string status = artifacts.status();
-  warn(
-      fmt::format("not stored: {} of the binaries that {} names ({}); after a repair `seqtile cache build` compiles "
-                  "them",
-                  format_count(missing), tuning_path(options),
-                  status.empty() ? artifacts_path(options) + " does not have them" : status));
+  if (status.empty()) {
+    warn(fmt::format("binaries of other decisions that {} names and {} lacks: {}; {} compiles them",
+                     tuning_path(options), artifacts_path(options), format_count(missing), build));
+    return kDone;
+  }
+  warn(fmt::format("not stored: {} of the binaries that {} names ({}); after a repair {} compiles them",
+                   format_count(missing), tuning_path(options), status, build));
+  return kMachine;
 }
 
 }  // namespace
@@ -163,11 +169,8 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   if (finish && report.covered && !report.interrupted) finish();
   print_report(report, options);
   if (report.interrupted) return interrupted_exit_code();
-  if (report.unstored_binaries > 0) {
-    warn_of_missing(report.unstored_binaries, options, *artifacts);
-    return kMachine;
-  }
-  return report.covered ? kDone : kNo;
+  const int missing = report.unstored_binaries > 0 ? tell_of_missing(report.unstored_binaries, options, *artifacts) : 0;
+  return missing != kDone ? missing : report.covered ? kDone : kNo;
 }
 
 }  // namespace seqtile::cli

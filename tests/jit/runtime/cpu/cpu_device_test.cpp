@@ -145,7 +145,7 @@ TEST_CASE("cpu device: refuses binaries that it cannot run, in one line", "[jit]
 
 TEST_CASE("device: names that are not in this machine or build are one clear error", "[jit][device]") {
   for (const char* name : {"cuda", "cuda:0"})
-    expect_error([&] { open_device(name, 1); }, ErrorCode::unsupported, "use --device cpu");
+    expect_error([&] { open_device(name, 1); }, ErrorCode::unsupported, "take device cpu");
   expect_error([] { open_device("tpu", 1); }, ErrorCode::unsupported, "unknown device \"tpu\"");
   for (const char* name : {"cpux", "cpu:2", ""})
     expect_error([&] { open_device(name, 1); }, ErrorCode::unsupported, std::string("unknown device \"") + name);
