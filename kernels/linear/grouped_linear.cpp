@@ -20,6 +20,7 @@
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
+#include "kernels/op/row_kernel.h"
 #include "kernels/op/tensor_values.h"
 
 namespace seqtile::kernels {
