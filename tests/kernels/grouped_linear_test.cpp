@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "autotune/call/launcher.h"
 #include "jit/ir/row_alignment.h"
 #include "kernels/linear/grouped_linear.h"
 #include "kernels/op/tensor_values.h"
@@ -103,8 +104,11 @@ TEST_CASE("grouped_linear: every dtype and length", "[kernels][sweep]") { check_
 
 // A slice of the grid may have blocks of no expert alone: its trial would fail, or show a wrong time.
 TEST_CASE("grouped_linear: trials run the whole grid", "[kernels]") {
-  CHECK(library_op("grouped_linear").has_uneven_programs);
-  CHECK(!library_op("linear").has_uneven_programs);
+  const Grid grid{1000, 8, 1};
+  for (const char* operation : {"linear", "grouped_linear"}) {
+    const autotune::LoadedCandidate candidate{.has_uneven_programs = library_op(operation).has_uneven_programs};
+    CHECK(autotune::sample_for(candidate, grid, 0.01, 2).empty() == (std::string(operation) == "grouped_linear"));
+  }
 }
 
 TEST_CASE("grouped_linear: the rows that the tuner gives to experts add up and are uneven", "[kernels]") {
