@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "jit/base/error.h"
+#include "jit/device/executor.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;
@@ -195,6 +196,21 @@ TEST_CASE("engine: bad options, operations and empty handles are refused", "[aut
   options.threads = 0;
   options.max_length = -7;
   CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()), Contains("max_length is -7"));
+  options = {};
+  options.policy = static_cast<MissPolicy>(9);
+  CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()), Contains("policy is enumerator 9"));
+  options = {};
+  options.cache = options.artifacts = "one.db";
+  CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()),
+                    Contains("cache and artifacts are both one.db"));
+  struct Pool final : Executor {
+    int num_workers() const override { return 2; }
+    void run(int64_t count, Task task, void* context) override { task(context, 0, count); }
+  } pool;
+  options = {};
+  options.executor = &pool, options.threads = 4;
+  CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()),
+                    Contains("threads is 4, the executor has 2"));
   const auto engine = world.open(MissPolicy::nearest);
   autotune::Workload unknown = world.workload;
   unknown.operation = "scale_cows";
