@@ -18,7 +18,7 @@ inline constexpr std::array<std::string_view, 5> kActivationNames = {"none", "si
 /// The enumerator with this name. Errors: invalid_argument listing them.
 Activation parse_activation(std::string_view name);
 
-/// Of an f32 tile or scalar.
+/// The activation of an f32 tile or scalar.
 Var activate(KernelBuilder& b, Activation activation, Var x);
 /// The same in double, for references.
 double activate(Activation activation, double x);
