@@ -26,8 +26,8 @@ JsonText read_json(std::string_view text, const std::string& name, bool allows_n
 
 /// Head and tail of a value that is too long for a message, such as a path.
 std::string shortened(const std::string& value, size_t most = 120);
-/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use. What
-/// is left out is in the middle: the reason and the next step mostly stand at the end.
+/// The text of a file as one line of a message, without control characters. A long text loses its middle: the reason
+/// and the next step mostly stand at the end.
 std::string one_line(const std::string& text);
 /// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
 std::string excerpt(const nlohmann::json& json);

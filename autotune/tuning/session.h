@@ -28,13 +28,13 @@ constexpr const char* kRefusedOutcome = "refused";  ///< by a compiler where the
 /// `space_hash` of records that were not chosen from a space.
 inline std::string no_space() { return std::string(64, '0'); }
 
-/// What a session's decisions rest on.
+/// The source of the times that a session decides by.
 enum class Evidence {
   measured,   ///< times of the device
   simulated,  ///< launches on the PTX machine: verified, with modelled times
   predicted,  ///< the cost model and counters; nothing is launched
 };
-/// What the device allows.
+/// The evidence that a session on this device has.
 Evidence evidence_of(const Device& device);
 
 /// One bucket of an item with what the store knows about it.

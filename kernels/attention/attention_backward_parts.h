@@ -9,7 +9,7 @@
 
 namespace seqtile::kernels::attention_backward_op {
 
-/// What is known of a block of queries of one head, [rows] each.
+/// The row statistics of a block of queries of one head, [rows] each.
 struct QueryFacts {
   Var lse, delta;  ///< lse in units of log2
 };
@@ -36,7 +36,7 @@ void add_reference_keys(const AttentionBackward& s, const ReferenceQueries& quer
                         double* dq);
 void add_reference_queries(const AttentionBackward& s, const ReferenceQueries& queries, int64_t lo, int64_t hi,
                            const double* key, const double* value, double* dk, double* dv);
-/// What log_sum_exp is for normal scores of deviation 1 of so many keys: weights of made-up scores add up to about 1.
+/// The log_sum_exp of num_keys normal scores of deviation 1: the weights of made-up scores then add up to about 1.
 double usual_lse(double num_keys);
 
 }  // namespace seqtile::kernels::attention_backward_op

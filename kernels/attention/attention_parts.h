@@ -34,7 +34,7 @@ struct SequenceRows {
   Var q_first, q_len, kv_len, kv_first;
 };
 
-/// What a row has seen so far: maximum score (log2 units), sum of exp2(score - maximum), weighted values.
+/// The softmax state of each row so far: maximum score (log2 units), sum of exp2(score - maximum), weighted values.
 struct Running {
   Running(KernelBuilder& b, int64_t rows, int64_t head_dim);
   explicit Running(const std::vector<Var>& carried) : top(carried[0]), sum(carried[1]), acc(carried[2]) {}
