@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -11,6 +13,10 @@
 using namespace seqtile;
 using namespace seqtile::cache;
 using namespace seqtile::test;
+
+// These names of the C library are this program's; other names here, as <unistd.h> may define them inline.
+extern "C" ssize_t test_pwrite(int file, const void* bytes, size_t size, off_t offset) __asm__("pwrite");
+extern "C" ssize_t test_pwrite64(int file, const void* bytes, size_t size, off_t offset) __asm__("pwrite64");
 
 namespace {
 
@@ -46,25 +52,23 @@ size_t publish_until_refused(TuningStore& store) {
   return stored;
 }
 
-/// While it lives, SQLite's writes to files fail.
+/// While it lives, writes to files at an offset fail: those of every SQLite in the process, the library's own too.
 class FailingWrites {
  public:
-  explicit FailingWrites(int cause) {
-    cause_ = cause;
-    set([](int, const void*, size_t, off_t) -> ssize_t { return errno = cause_, -1; });
-  }
+  explicit FailingWrites(int cause) { cause_ = cause; }
   FailingWrites(const FailingWrites&) = delete;
   FailingWrites& operator=(const FailingWrites&) = delete;
-  ~FailingWrites() { set(nullptr); }
+  ~FailingWrites() { cause_ = 0; }
+
+  static ssize_t write(int file, const void* bytes, size_t size, off_t offset) {
+    if (cause_ == 0) return syscall(SYS_pwrite64, file, bytes, size, offset);
+    return errno = cause_, -1;
+  }
 
  private:
-  static void set(ssize_t (*write)(int, const void*, size_t, off_t)) {
-    sqlite3_vfs* system = sqlite3_vfs_find(nullptr);
-    for (const char* name : {"pwrite", "pwrite64", "write"})
-      system->xSetSystemCall(system, name, reinterpret_cast<sqlite3_syscall_ptr>(write));  // null: the system's own
-  }
   static inline int cause_ = 0;
 };
+
 constexpr std::chrono::minutes kUntilKilled{10};
 
 /// A child that holds the file's exclusive lock for `held`, from before this returns.
@@ -87,6 +91,13 @@ pid_t start_locker(const std::string& path, std::chrono::milliseconds held) {
 }
 
 }  // namespace
+
+ssize_t test_pwrite(int file, const void* bytes, size_t size, off_t offset) {
+  return FailingWrites::write(file, bytes, size, offset);
+}
+ssize_t test_pwrite64(int file, const void* bytes, size_t size, off_t offset) {
+  return FailingWrites::write(file, bytes, size, offset);
+}
 
 TEST_CASE("tuning file: a folder is refused", "[cache][fault]") {
   const TempFolder folder;
