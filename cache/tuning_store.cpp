@@ -16,6 +16,8 @@
 namespace seqtile::cache {
 namespace {
 
+constexpr const char* kChangedMeanwhile = "another process has changed a record meanwhile; look again";
+
 /// A part of a key (environment or workload) as found in the file.
 struct StoredPart {
   std::string hash;
@@ -389,7 +391,7 @@ bool SqliteTuningStore::replace(const std::vector<Replacement>& edits) {
     }
     for (size_t i = 0; is_as_read && i < edits.size(); ++i) insert(connection, keys[i], edits[i].after);
   });
-  return is_committed && !refuse(is_as_read ? "" : "another process has changed a record meanwhile; look again");
+  return is_committed && !refuse(is_as_read ? "" : kChangedMeanwhile);
 }
 
 /// `sql` deletes what a key has in one bucket; `row` is a record, or a bad one.
@@ -411,13 +413,18 @@ bool SqliteTuningStore::remove(const TuningKey& key, const std::vector<BadRecord
 }
 
 bool SqliteTuningStore::remove_records(const std::vector<KeyedRecord>& records, bool with_trials) {
-  return file_.write([&](Connection& connection) {
+  bool is_as_read = true;
+  const bool is_committed = file_.write([&](Connection& connection) {
+    for (const KeyedRecord& keyed : records)
+      is_as_read = is_as_read && find_record(connection, ensure_key(connection, keyed.key), keyed.record) == keyed.record;
+    if (!is_as_read) return;
     for (const KeyedRecord& keyed : records) {
       const KeyHashes hashes = hash_key(keyed.key);
       delete_rows(connection, kDeleteRecord, hashes, keyed.record);
       if (with_trials) delete_rows(connection, kDeleteTrials, hashes, keyed.record);
     }
   });
+  return is_committed && !refuse(is_as_read ? "" : kChangedMeanwhile);
 }
 
 CheckReport SqliteTuningStore::check() {

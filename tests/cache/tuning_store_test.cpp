@@ -239,6 +239,11 @@ TEST_CASE("tuning store: removed records leave their trials, or take them along,
     for (const auto& [lo, hi] : {std::pair{5, 8}, {9, 16}})
       REQUIRE(store->publish(sample_key(n), sample_record(lo, hi), {sample_trial(1, "ok", lo, hi)}));
   const bool with_trials = GENERATE(false, true);
+  Record other = sample_record(5, 8);  // what somebody saw before a tuning
+  other.median_us += 1;
+  CHECK_FALSE(store->remove_records({{sample_key(), sample_record(9, 16)}, {sample_key(), other}}, with_trials));
+  CHECK(store->counters().write_failures == 1);
+  CHECK(store->records(sample_key()).size() == 2);
   REQUIRE(store->remove_records({{sample_key(), sample_record(5, 8)}}, with_trials));
   REQUIRE(store->records(sample_key()).size() == 1);
   CHECK(store->records(sample_key())[0].lo == 9);
