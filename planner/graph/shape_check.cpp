@@ -26,6 +26,9 @@ const Names& kBroadcast = forever(Names{"add", "sub", "mul", "div", "truediv", "
 const Names& kReshape = forever(Names{"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
 const Names& kGated = forever(Names{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "relu_squared_and_mul"});
 
+const Names& kOthersOfTensors = forever(Names{"getitem", "permute", "transpose", "t", "Linear", "linear", "Embedding",
+                                              "embedding", "matmul", "bmm"});
+
 /// The shape that the inputs require of a result.
 struct Wanted {
   bool is_met = true;
@@ -137,10 +140,27 @@ Wanted wanted_of(const Graph& graph, const Node& node, const std::vector<Shape>&
   return {};
 }
 
+/// Whether the operator computes its result from a tensor; others, as `arange`, may make one of numbers.
+bool needs_tensor(const std::string& name) {
+  return kUnary.contains(name) || kBroadcast.contains(name) || kReshape.contains(name) || kGated.contains(name) ||
+         kOthersOfTensors.contains(name);
+}
+
+std::string without_input(const Node& node) {
+  const std::string name = operator_name(node);
+  if (!needs_tensor(name)) return "";
+  const std::string given = node.arguments.empty() ? "" : fmt::format(" ({} is none)", node.arguments.front());
+  return fmt::format("node {}: {} makes a tensor of a tensor, and no input is one{}; the program that wrote the graph "
+                     "left a node out: export the model again",
+                     node.name, name, given);
+}
+
 }  // namespace
 
 std::string contradiction(const Graph& graph, const Node& node) {
-  if (!node.op.starts_with("call_") || node.inputs.empty() || node.is_tuple || node.results.size() != 1) return "";
+  if (!node.op.starts_with("call_") || node.results.empty()) return "";
+  if (node.inputs.empty()) return without_input(node);
+  if (node.is_tuple || node.results.size() != 1) return "";
   std::vector<Shape> inputs;
   std::string text;
   for (const int input : node.inputs) {

@@ -51,6 +51,7 @@ TEST_CASE("plan shapes: those that an operator has are taken", "[plan]") {
   is_taken("silu_and_mul", {{8, 6}}, {8, 3});
   is_taken("to", {{8, 6}, {1}}, {8, 6});  // to the dtype of another tensor
   is_taken("unheard_of", {{8, 6}}, {5});
+  is_taken("torch.arange", {}, {5});
   CHECK(of_module("Linear", {2, 8, 4}, {6, 4}, {2, 8, 6}).empty());
   CHECK(of_module("Embedding", {2, 8}, {100, 6}, {2, 8, 6}).empty());
   CHECK(of_module("LayerNorm", {2, 8}, {8}, {2, 8}).empty());
@@ -61,6 +62,9 @@ TEST_CASE("plan shapes: a contradiction names the node, its operator and all sha
                              const std::string& why) {
     CHECK_THAT(of_function(target, shapes, std::move(result)), Catch::Contains(why));
   };
+  is_refused("_operator.getitem", {}, {8, 5},
+             "node y: getitem makes a tensor of a tensor, and no input is one; the program that wrote the graph left");
+  is_refused("torch._C._nn.linear", {}, {8, 5}, "export the model again");
   is_refused("torch.relu", {{8, 4}}, {8, 5},
              "shapes of node y contradict each other: relu of a [8, 4] gives [8, 4], \"out\" says [8, 5]");
   is_refused("softmax", {{8, 4}}, {4, 8}, "softmax of a [8, 4] gives [8, 4], \"out\" says [4, 8]");
