@@ -11,6 +11,7 @@
 
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
+#include "autotune/worker/process.h"
 #include "jit/base/error.h"
 #include "jit/base/process_exit.h"
 #include "jit/compiler.h"
@@ -123,7 +124,8 @@ namespace autotune {
 
 namespace {
 
-EngineParts parts_on(std::shared_ptr<Device> device, int threads) {
+EngineParts parts_on(std::shared_ptr<Device> device, int threads, MissPolicy policy) {
+  if (policy == MissPolicy::tune || policy == MissPolicy::background) worker_program();  // throws if there is none
   EngineParts parts;
   parts.threads = device->target().is_gpu() ? 1 : threads;  // threads of the host take no part in a GPU's launch
   parts.device = std::move(device);
@@ -139,11 +141,11 @@ EngineParts parts_on(std::shared_ptr<Device> device, int threads) {
 EngineParts make_engine_parts(const EngineOptions& options) {
   const int threads = count_threads(options);
   return parts_on(options.executor ? make_cpu_device(*options.executor) : open_device(options.device, threads),
-                  threads);
+                  threads, options.policy);
 }
 
 EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric) {
-  return parts_on({std::shared_ptr<void>(), &fabric.device()}, std::max(options.threads, 1));
+  return parts_on({std::shared_ptr<void>(), &fabric.device()}, std::max(options.threads, 1), options.policy);
 }
 
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, std::shared_ptr<const Registry> registry,

@@ -148,7 +148,8 @@ class Engine {
  public:
   /// Requires: a registry that is passed by reference outlives the engine and its handles. A temporary registry, as in
   /// open({}, make_registry()), is owned by the engine and its handles.
-  /// Errors: unsupported (device), invalid_argument (options). A store that cannot be read is a miss, not an error.
+  /// Errors: unsupported (the device, or a policy that tunes in a program that never called run_worker()),
+  /// invalid_argument (options). A store that cannot be read is a miss, not an error.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry);
   static std::unique_ptr<Engine> open(const EngineOptions& options, autotune::Registry&& registry);
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry&& registry) = delete;

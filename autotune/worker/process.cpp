@@ -13,8 +13,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "autotune/worker/worker_flag.h"
 #include "jit/base/env.h"
@@ -62,12 +60,11 @@ std::string worker_program() {
                                             ": that is no program that can be run; give the path of one that calls "
                                             "seqtile::autotune::run_worker(), or unset it");
   }
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string arguments{std::istreambuf_iterator<char>(file), {}};
-  if (arguments.find(std::string("\0", 1) + kWorkerFlag) != std::string::npos)
+  if (!program_is_worker)
     throw Error(ErrorCode::unsupported,
-                "this program was started as a tuning worker but does not serve as one; call "
-                "seqtile::autotune::run_worker() first thing in main(), or set SEQTILE_WORKER to a program that does");
+                "tuning runs candidates in other processes, and this program does not serve as one; call "
+                "seqtile::autotune::run_worker() first thing in main(), or set SEQTILE_WORKER to a program that does "
+                "(the command seqtile is one)");
   char path[4096];  // the real name, if it still exists, reads better in a process list
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   const std::string name(path, length > 0 ? static_cast<size_t>(length) : 0);

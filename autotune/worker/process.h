@@ -39,8 +39,8 @@ class WorkerProcess {
   std::string cause_;
 };
 
-/// Path of this executable, or SEQTILE_WORKER. Errors: unsupported if SEQTILE_WORKER is no executable file, or if this
-/// process was started as a worker and does not call run_worker(): each process would start another without end.
+/// SEQTILE_WORKER, or the path of this executable. Errors: unsupported if SEQTILE_WORKER is no executable file, or
+/// without it if this program has not called run_worker(): it would run main() again.
 std::string worker_program();
 
 }  // namespace seqtile::autotune

@@ -27,6 +27,7 @@ void watch(int fd) {
 }  // namespace
 
 bool run_worker(int argc, char** argv, const Registry& registry, int& exit_code) {
+  program_is_worker = true;
   if (argc != 4 || std::strcmp(argv[1], kWorkerFlag) != 0) return false;
   const int fd = std::atoi(argv[2]), shared = std::atoi(argv[3]);
   std::signal(SIGINT, SIG_IGN);  // the tuner alone reacts to Ctrl-C

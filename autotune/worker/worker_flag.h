@@ -1,11 +1,15 @@
-// autotune/worker/worker_flag.h -- the hidden first argument of a worker process.
+// autotune/worker/worker_flag.h -- the hidden first argument of a worker process, and whether this program heeds it.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Command line: <program> kWorkerFlag SOCKET SHARED-PAGE, both file descriptors.
 #pragma once
+#include <atomic>
 
 namespace seqtile::autotune {
 
 constexpr const char* kWorkerFlag = "--seqtile-worker";
+
+/// True once run_worker() was called: this program, started with the flag, serves instead of running main() again.
+inline std::atomic<bool> program_is_worker{false};
 
 }  // namespace seqtile::autotune

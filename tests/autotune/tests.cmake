@@ -21,7 +21,7 @@ if(NOT SEQTILE_SANITIZE)
   list(APPEND engine_tests autotune/engine/engine_hot_path_test.cpp)
 endif()
 seqtile_test(engine ${engine_tests})
-add_dependencies(engine_tests seqtile_cli)  # seqtile is the worker of the tunings
+# The helper is a process that exits inside calls, and the worker of these tests' tunings.
 add_executable(exit_helper support/fakes/exit_helper.cpp)
 target_link_libraries(exit_helper PRIVATE seqtile seqtile_flags)
 target_compile_definitions(engine_tests PRIVATE SEQTILE_EXIT_HELPER="$<TARGET_FILE:exit_helper>")

@@ -102,10 +102,18 @@ TEST_CASE("engine: eight threads on one linear handle give the bits of a serial 
   CHECK(engine->counters().launches == 9 * 256);
 }
 
+TEST_CASE("engine: a policy that tunes is refused at once where no program can run candidates", "[autotune][engine]") {
+  const Home home;
+  unsetenv("SEQTILE_WORKER");  // this program never calls run_worker()
+  for (const MissPolicy policy : {MissPolicy::tune, MissPolicy::background})
+    CHECK_THROWS_WITH(Engine::open(home.options(policy), home.registry),
+                      Catch::Contains("run_worker() first thing in main()") && Catch::Contains("SEQTILE_WORKER"));
+  CHECK(Engine::open(home.options(MissPolicy::nearest), home.registry) != nullptr);
+}
+
 TEST_CASE("engine: policy tune with the real tuner tunes each touched bucket once", "[autotune][engine][cpu]") {
   const Home home;
-  // The program seqtile is the worker for the library's operations.
-  setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
+  setenv("SEQTILE_WORKER", SEQTILE_EXIT_HELPER, 1);  // which has the library's operations
   constexpr int64_t kN = 64;
   auto x = values(64 * kN, 1), weight = values(kN, 2);
   for (const bool is_second : {false, true}) {

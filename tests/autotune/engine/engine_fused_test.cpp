@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include <exception>
-#include <filesystem>
 #include <thread>
 
 #include "autotune/tuner.h"
@@ -109,7 +108,7 @@ void check_served(const autotune::Registry& registry, Op op, const std::string& 
 TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ranks from its record",
           "[autotune][engine][sim][seqpar]") {
   // The program seqtile is the worker for the library's operations.
-  setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
+  setenv("SEQTILE_WORKER", SEQTILE_EXIT_HELPER, 1);
   const autotune::Registry registry = kernels::make_registry();
   for (const std::string target : {"sm_80", "sm_90a"}) {
     check_served(registry, gather_op(), target);
@@ -121,7 +120,7 @@ TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ran
 // Outputs of one call that overlap would be a race on the simulated GPU.
 TEST_CASE("engine: a fused operation with three outputs is tuned on a simulated GPU",
           "[autotune][engine][sim][seqpar]") {
-  setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
+  setenv("SEQTILE_WORKER", SEQTILE_EXIT_HELPER, 1);
   const test::TempFolder folder;
   setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
   const SequenceParallelLeadingMatmulBackward op{

@@ -155,6 +155,20 @@ TEST_CASE("engine: where a call may have no rows, a lookup, explanation and capa
   CHECK(engine->counters().misses_above_top == 0);
 }
 
+TEST_CASE("engine: what a call is refused for begins with the operation", "[autotune][engine]") {
+  FakeWorld world;
+  world.record(8, 8);
+  const auto engine = world.open(MissPolicy::nearest);
+  const Handle handle = engine->prepare(world.workload);
+  test::ScaleCall call(8);
+  auto tensors = call.tensors();
+  tensors[0].dtype = DType::bf16;
+  const int64_t length = 8;
+  CHECK_THROWS_WITH(handle(tensors, length, {&length, 1}),
+                    Catch::StartsWith(world.workload.operation + ": argument 0 "));
+  CHECK_THROWS_WITH(handle({}, length, {&length, 1}), Catch::StartsWith(world.workload.operation + ": 0 tensors given"));
+}
+
 TEST_CASE("engine: the ladder goes on without max_length", "[autotune][engine]") {
   FakeWorld world;
   world.record(1, 8);

@@ -136,6 +136,7 @@ TEST_CASE("fused prepare: engines with other limits serve and refuse the same le
 
 TEST_CASE("fused prepare: a length that rank 0 has no plan for is refused on every rank", "[seqpar]") {
   const Home home;
+  setenv("SEQTILE_WORKER", "/proc/self/exe", 1);  // never started
   for (const MissPolicy policy : {MissPolicy::strict, MissPolicy::tune})
     check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
       const std::string own = fmt::format("{}-{}.db", static_cast<int>(policy), fabric.rank());
