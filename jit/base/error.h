@@ -37,6 +37,16 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+/// What `call` returns. Its errors begin with `subject`, as "linear: ...".
+template <class Call>
+decltype(auto) naming(std::string_view subject, Call&& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(subject) + ": " + error.what());
+  }
+}
+
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
 
 }  // namespace seqtile

@@ -6,7 +6,6 @@
 
 #include <fmt/ranges.h>
 
-#include "jit/base/error.h"
 #include "kernels/op/workload_reader.h"
 
 namespace seqtile::kernels {

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "autotune/fields.h"
+#include "jit/base/error.h"
 
 namespace seqtile::kernels {
 
@@ -121,12 +122,13 @@ auto& dtype_of(Op& op) {
   }
 }
 
-/// The workload of an operation; the engine that prepares it sets the number of threads.
+/// The workload of an operation; the engine that prepares it sets the number of threads. Errors: invalid_argument where
+/// an enumerator has no name.
 template <class Op>
 autotune::Workload workload_of(Op op) {
   autotune::Workload workload{std::string(Op::kName), dtype_of(op), 1, {}};
   FieldWriter writer(workload.fields);
-  op.fields(writer);
+  naming(Op::kName, [&] { op.fields(writer); });
   return workload;
 }
 

@@ -148,7 +148,7 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
 TEST_CASE("workloads: an enumerator without a name is refused", "[kernels]") {
   for (const int value : {99, 100000, -1}) {
     const kernels::Linear op{.n = 1, .k = 1, .activation = static_cast<kernels::Activation>(value)};
-    CHECK_THROWS_WITH(op.workload(), Contains("field activation is enumerator " + std::to_string(value)));
+    CHECK_THROWS_WITH(op.workload(), Contains("linear: field activation is enumerator " + std::to_string(value)));
     const kernels::Linear other{.n = 1, .k = 1, .dtype = static_cast<DType>(value)};
     CHECK_THROWS_WITH(library_op("linear").normalize(other.workload()), Contains("dtype unknown is not served"));
   }
