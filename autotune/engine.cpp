@@ -140,8 +140,8 @@ EngineParts parts_on(std::shared_ptr<Device> device, int threads, MissPolicy pol
 
 EngineParts make_engine_parts(const EngineOptions& options) {
   const int threads = count_threads(options);
-  return parts_on(options.executor ? make_cpu_device(*options.executor) : open_device(options.device, threads),
-                  threads, options.policy);
+  return parts_on(options.executor ? make_cpu_device(*options.executor) : open_device(options.device, threads), threads,
+                  options.policy);
 }
 
 EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric) {

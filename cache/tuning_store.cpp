@@ -416,7 +416,8 @@ bool SqliteTuningStore::remove_records(const std::vector<KeyedRecord>& records, 
   bool is_as_read = true;
   const bool is_committed = file_.write([&](Connection& connection) {
     for (const KeyedRecord& keyed : records)
-      is_as_read = is_as_read && find_record(connection, ensure_key(connection, keyed.key), keyed.record) == keyed.record;
+      is_as_read =
+          is_as_read && find_record(connection, ensure_key(connection, keyed.key), keyed.record) == keyed.record;
     if (!is_as_read) return;
     for (const KeyedRecord& keyed : records) {
       const KeyHashes hashes = hash_key(keyed.key);

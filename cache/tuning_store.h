@@ -130,8 +130,8 @@ class TuningStore {
   /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
   virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;
 
-  /// Deletes records in one transaction, with `with_trials` also the trials of their buckets. Returns false, and deletes
-  /// nothing, if one of the records differs from what is stored.
+  /// Deletes records in one transaction, with `with_trials` also the trials of their buckets. Returns false, and
+  /// deletes nothing, if one of the records differs from what is stored.
   virtual bool remove_records(const std::vector<KeyedRecord>& records, bool with_trials) = 0;
 
   virtual CheckReport check() = 0;
