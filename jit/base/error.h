@@ -37,7 +37,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// What `call` returns. Its errors begin with `subject`, as "linear: ...".
+/// Returns what `call` returns. An error of the call begins with `subject`, as "linear: ...".
 template <class Call>
 decltype(auto) naming(std::string_view subject, Call&& call) {
   try {

@@ -32,7 +32,8 @@ struct Tile {
   int64_t threads() const { return 32 * num_warps; }  ///< of a GPU's block
 };
 
-/// Of a block on a GPU. Products of one kernel that follow each other share both parts. `result`: as of Linear::tiles.
+/// The shared memory of a block on a GPU. Products of one kernel that follow each other share both parts. `result`: as
+/// of Linear::tiles.
 struct SharedBytes {
   SharedBytes(const Linear& op, const Tile& tile, std::optional<DType> result = {});
   int64_t sum() const;

@@ -6,7 +6,7 @@
 
 namespace seqtile::kernels {
 
-/// Of y = x r (weight_offset + weight) with r = 1 / sqrt(mean(x^2) + eps), which is computed again: with
+/// The gradients of y = x r (weight_offset + weight) with r = 1 / sqrt(mean(x^2) + eps), which is computed again: with
 /// g = dy (weight_offset + weight), dx = r (g - x r^2 mean(g x)) and dweight = the sum over the rows of dy x r.
 struct RmsNormBackward {
   static constexpr std::string_view kName = "rms_norm_backward";

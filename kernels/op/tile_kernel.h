@@ -13,7 +13,7 @@
 
 namespace seqtile::kernels {
 
-/// What tiles are chosen for: calls of about one length, on a target.
+/// A setting is what tiles are chosen for: calls of about one length, on a target.
 struct Setting {
   int64_t length;
   int threads;  ///< of a CPU

@@ -19,8 +19,8 @@ inline autotune::OpDef::Tolerance tolerance(DType dtype, int64_t k) {
   return {sum, dtype == DType::f32 ? 0x1p-19 : 0.75 * storage_epsilon(dtype)};
 }
 
-/// What sums of order 1 may differ by where GPUs round the operands of f32 products to ten bits of mantissa: five
-/// deviations.
+/// Sums of order 1 may differ by this where GPUs round the operands of f32 products to ten bits of mantissa: it is five
+/// standard deviations.
 constexpr double kTf32Error = 0x1p-9;
 
 }  // namespace seqtile::kernels

@@ -8,7 +8,8 @@
 namespace seqtile::planner {
 
 /// Says which shapes of a node contradict its operator, and which result it must have: "shapes of node y contradict
-/// each other: ...", or that its operator needs a tensor and has none. Empty where the shapes agree, and where the operator, its form or its arguments are not known.
+/// each other: ...", or that its operator needs a tensor and has none. Empty where the shapes agree, and where the
+/// operator, its form or its arguments are not known.
 /// Requires: the inputs of `node` are in `graph`.
 std::string contradiction(const Graph& graph, const Node& node);
 

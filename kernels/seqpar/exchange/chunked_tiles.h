@@ -23,7 +23,7 @@ struct ChunkedTiles {
   struct Place {
     Var turn, row, column_block;
   };
-  /// Of tile `id`, of `column_blocks` side by side; `turn` counts the groups.
+  /// The place of tile `id`, one of `column_blocks` side by side; `turn` counts the groups.
   Place place_of(KernelBuilder& b, Var id, int64_t column_blocks) const;
 
   /// Counts a program that has ended its part of the block of rows from `row` on, one of `programs_per_block`, also

@@ -27,7 +27,7 @@ namespace seqtile::kernels::seqpar {
 
 constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
 
-/// What a phase moves: the rows of a segment.
+/// A phase moves the rows of a segment.
 struct PhaseShape {
   enum class Rows : uint8_t {
     of_source,  ///< the share of the rank that sends
@@ -44,8 +44,8 @@ struct PhaseShape {
   int root = 0;
   int64_t column_group = 0;  ///< shared: sources have whole groups of so many columns, by the floor rule
   bool is_pulled = false;    ///< the same for all: sources keep it in their own staging, where peers read it. CPU ranks
-  /// Of contiguous rows of_source: segments begin where their rows stand in the sequence, so that those of all ranks
-  /// are one matrix. CPU ranks.
+  /// Segments begin where their rows stand in the sequence, so that the segments of all ranks are one matrix.
+  /// Only for contiguous rows of_source, and on CPU ranks.
   bool is_joined = false;
 };
 
@@ -75,7 +75,7 @@ class Exchange {
   Var rank();
   /// Rank + 1 + i, around.
   Var peer(Var i);
-  /// Of the contiguous layout.
+  /// The first row of a rank in the contiguous layout, and the number of its rows.
   Var first_row(Var rank);
   Var num_rows(Var rank);
   /// Rows of the segment that `source` has at `owner`.
@@ -116,7 +116,7 @@ class Exchange {
   const PhaseShape& shape_of(int phase) const { return shape_.phases[shape_.first_phase + phase]; }
   Var word(int64_t index);
   Var epoch(), parity();
-  /// What a flag of this launch holds.
+  /// The value of a flag that this launch has raised.
   Var expected();
   Var most_rows(Var length);
   Var room(const PhaseShape& phase);

@@ -40,7 +40,7 @@ class GroupedHeads {
   bool is_even(bool of_keys) const { return is_even_[of_keys]; }
   int64_t all_columns(bool of_keys) const { return (of_keys ? kv_heads_ : heads_) * head_dim_; }
   int64_t most_columns(bool of_keys) const { return most_columns_[of_keys]; }
-  /// Of the rank's own heads of the queries, or of the keys.
+  /// The first column of a rank's own heads of the queries, or of the keys.
   int64_t first(int64_t rank, bool of_keys) const {
     return (of_keys ? first_key(rank) : first_query(rank)) * head_dim_;
   }

@@ -13,7 +13,7 @@ struct ProgramKind {
   std::function<void(Var index)> body;  ///< `index`: among those of its kind
 };
 
-/// What program `id` does; nothing where it is behind the last kind.
+/// Emits the work of program `id`; a program behind the last kind has none.
 void run_program(KernelBuilder& b, Var id, std::span<const ProgramKind> kinds);
 
 }  // namespace seqtile::kernels::seqpar

@@ -21,7 +21,7 @@ enum class ReduceForm : uint8_t {
   one_shot   ///< every rank sends all of its rows to all others, and each sums up: for few rows
 };
 
-/// Of the tiles of partial results.
+/// The order of the tiles of partial results.
 enum class ReduceOrder : uint8_t {
   rotate,      ///< one rank's rows after the other's, chunk by chunk; a chunk is sent as soon as it is complete
   interleave,  ///< those of the same columns for all ranks' rows follow each other: what computes them is read once
@@ -35,7 +35,7 @@ struct ReduceSchedule {
   ReduceOrder order = ReduceOrder::rotate;
 };
 
-/// Of a configuration; scatter where it has no parameter `reduction`.
+/// The form that a configuration names; scatter where it has no parameter `reduction`.
 ReduceForm reduce_form(const autotune::Config& config);
 const Protocol& protocol_of(ReduceForm form);
 
@@ -69,7 +69,7 @@ autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form,
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                                    int world_size);
 
-/// What an operation computes; rows are counted from `first`, a row of all ranks' rows, up to `end`.
+/// The computation of an operation; rows are counted from `first`, a row of all ranks' rows, up to `end`.
 struct ReduceBody {
   struct Tile {
     Var column;             ///< of the result
@@ -80,11 +80,11 @@ struct ReduceBody {
   std::function<Var(Var first, Var end, Var row, Var column, std::vector<Var> sums)> result;
   /// The rows of the result [end, columns], and of what finish_rows writes.
   std::function<std::vector<Var>(Var first, Var end)> outputs;
-  /// What follows when rows of the result are complete: there where PartialShape::whole_rows is set.
+  /// The work that follows when rows of the result are complete: there where PartialShape::whole_rows is set.
   std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
 };
 
-/// What the programs of such a sum do, in a kernel that may do other things beside it.
+/// The programs of such a sum, in a kernel that may do other things beside it.
 class Reduction {
  public:
   /// `phase`: of the exchange's phases the one of the partial results; that of the sums comes next. The first of the
@@ -100,7 +100,7 @@ class Reduction {
   void take_over(Var id);
   /// By one program behind all others, before it awaits the rest.
   void finish();
-  /// What ReduceBody::outputs gives for the rows that this rank gets.
+  /// The outputs that ReduceBody::outputs gives for the rows of this rank.
   std::vector<Var> outputs();
 
  private:

@@ -21,15 +21,16 @@ enum class RowLayout : uint8_t { contiguous, zigzag };
 inline constexpr std::array<std::string_view, 2> kRowLayoutNames = {"contiguous", "zigzag"};
 
 int64_t num_rows(RowLayout layout, int rank, int64_t length, int world_size);
-/// That any rank owns at any length up to this one. Of zigzag it may be one more than ceil(length / P).
+/// The most rows that any rank owns at any length up to this one. In the zigzag layout they may be one more than
+/// ceil(length / P).
 int64_t most_rows(RowLayout layout, int64_t length, int world_size);
 
 /// Where a rank's row stands in the sequence: what rotary embeddings, masks and labels go by.
 int64_t position_of_row(RowLayout layout, int rank, int64_t row, int64_t length, int world_size);
-/// Those of all rows of a rank, as the positions of `Rope`. Requires: as many as the rank owns.
+/// Writes the positions of all rows of a rank, as `Rope` takes them. Requires: as many as the rank owns.
 void fill_positions(RowLayout layout, int rank, int64_t length, int world_size, std::span<int32_t> positions);
 
-/// Who owns a row of the sequence, and which of its rows it is.
+/// The rank that owns a row of the sequence, and which of its rows it is.
 struct RowPlace {
   int rank;
   int64_t row;

@@ -14,7 +14,7 @@ enum class Transfer : uint8_t {
   pull,  ///< what all get alike is written once, to the own staging, where the others read it
   join   ///< to every rank, the own one too, to where it stands among the rows of all: for few rows
 };
-/// Of a configuration: its parameter "transfer".
+/// The parameter "transfer" of a configuration.
 Transfer transfer_of(const autotune::Config& config);
 
 struct TransferSchedule {
@@ -44,7 +44,8 @@ autotune::Config joined_schedule(autotune::Config tile, int64_t push_programs);
 /// How many programs may send, the default first: one block of a GPU, or one of several threads, does not fill a link.
 std::vector<int64_t> push_programs(const Target& target, int threads);
 
-/// What is copied at once of rows with so many columns, or kDynamic: long pieces, as memory is read ahead along a row.
+/// A copy tile is copied at once, of rows with so many columns, or kDynamic. Its pieces are long, as memory is read
+/// ahead along a row.
 struct CopyTile {
   int64_t rows, columns;
 };
@@ -53,7 +54,8 @@ CopyTile copy_tile(int64_t row_columns);
 /// Rows [first, end) and the first `columns` columns of `from` to the same place of `to`.
 void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns);
 
-/// What goes to a peer, a view of [rows, columns], and from which column of the staging's rows on it stands there.
+/// A part goes to a peer: a view of [rows, columns], and the column of the staging's rows from which on it stands
+/// there.
 struct Part {
   Var from;
   Operand column = 0;
@@ -77,13 +79,14 @@ Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int num_senders, Var tile)
 /// i1: the tile has rows, and of a serial schedule those of all ranks have come.
 Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile, Var has_rows);
 
-/// What an operation moves.
+/// The shape of what an operation moves.
 struct TransferShape {
   ExchangeShape exchange;     ///< one phase
   bool is_from_root = false;  ///< the root's rows alone are moved
 };
 
-/// Which part of x a rank gets, and where what comes from a rank stands in y: views of [rows, columns]. y as a whole.
+/// The part of x that a rank gets, the place in y of what comes from a rank, and y as a whole: views of [rows,
+/// columns].
 struct TransferBody {
   std::function<Var(Exchange& ex, Var peer)> given;
   std::function<Var(Exchange& ex, Var source)> place;

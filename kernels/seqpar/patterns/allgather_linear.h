@@ -23,7 +23,7 @@ ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t identity
 autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
                                    int world_size);
 
-/// What the programs of such a product do, in a kernel that may do other things beside it.
+/// The programs of such a product, in a kernel that may do other things beside it.
 class GatheredProduct {
  public:
   /// `operands`: x has this rank's rows, y and the residual those of all ranks, `length` of them. The exchange's phase

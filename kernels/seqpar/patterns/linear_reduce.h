@@ -6,7 +6,7 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// What follows the sums: the root-mean-square norm of the rows of y goes to a second output.
+/// An epilogue behind the sums: the root-mean-square norm of the rows of y goes to a second output.
 struct NormEpilogue {
   bool is_there = false;
   double eps = 1e-5;

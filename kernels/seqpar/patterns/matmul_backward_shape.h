@@ -46,7 +46,7 @@ struct Tensors {
   T dgrad;  ///< du, or dx
 };
 
-/// Of the wgrad tile a configuration has the parameters with a prefix; on GPUs both tiles have the same warps and
+/// A configuration has the parameters of the wgrad tile with a prefix; on GPUs both tiles have the same warps and
 /// stages.
 struct Schedule {
   static Schedule from(const autotune::Config& config);
@@ -56,7 +56,7 @@ struct Schedule {
 };
 
 ExchangeShape exchange_of(const Shape& shape, int64_t identity, int64_t chunk_rows);
-/// Of the leading operation: the partial sums of dx.
+/// The partial sums of dx, which the leading operation has.
 PartialShape partials_of(const Shape& shape, const linear_op::Tile& dgrad);
 
 void build(KernelBuilder& b, const Shape& shape, const Schedule& schedule, const Tensors<Var>& views, int64_t identity);

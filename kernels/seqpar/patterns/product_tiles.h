@@ -15,8 +15,8 @@ namespace seqtile::kernels::seqpar {
 /// loop.
 Target portable(Target target);
 
-/// Those of `tiles`, which are linear's for `shape`, that leave room. `keeps_more`: a thread holds other values beside
-/// the sums, as a residual or the sums of another weight.
+/// The members of `tiles`, which are linear's for `shape`, that leave room. `keeps_more`: a thread holds other values
+/// beside the sums, as a residual or the sums of another weight.
 std::vector<linear_op::Tile> with_room(std::vector<linear_op::Tile> tiles, const Linear& shape,
                                        bool keeps_more = false);
 

@@ -16,9 +16,9 @@ class SequenceRows {
   RowPieces<Var> of(Var rank) const { return pieces_of(layout_, rank, length_, world_size_); }
   /// For tiles of rows.
   RowPieces<Var> in_i32(const RowPieces<Var>& pieces) const;
-  /// Of a row, or of a tile of rows.
+  /// The position of a row, or the positions of a tile of rows.
   Var position(const RowPieces<Var>& pieces, Var row) const;
-  /// How many of the rank's rows, its first ones, stand at `position` or before.
+  /// The number of the rank's rows, its first ones, that stand at `position` or before.
   Var num_until(const RowPieces<Var>& pieces, Var position) const;
 
  private:

@@ -166,7 +166,8 @@ TEST_CASE("engine: what a call is refused for begins with the operation", "[auto
   const int64_t length = 8;
   CHECK_THROWS_WITH(handle(tensors, length, {&length, 1}),
                     Catch::StartsWith(world.workload.operation + ": argument 0 "));
-  CHECK_THROWS_WITH(handle({}, length, {&length, 1}), Catch::StartsWith(world.workload.operation + ": 0 tensors given"));
+  CHECK_THROWS_WITH(handle({}, length, {&length, 1}),
+                    Catch::StartsWith(world.workload.operation + ": 0 tensors given"));
 }
 
 TEST_CASE("engine: the ladder goes on without max_length", "[autotune][engine]") {

@@ -78,8 +78,10 @@ TEST_CASE("fused ranks: an all-to-all takes the rows and heads of its rank alone
       to_heads({x.tensor, y.tensor}, 7);
     };
     const std::string rank = fmt::format("rank {} of 2 owns ", fabric.rank());
-    require_error(fmt::format("all_to_all: argument 'x': {}{} of 7 rows, the tensor has 5", rank, rows), [&] { call(5, columns); });
-    require_error(fmt::format("all_to_all: argument 'y': {}{} columns, the tensor has 5", rank, columns), [&] { call(rows, 5); });
+    require_error(fmt::format("all_to_all: argument 'x': {}{} of 7 rows, the tensor has 5", rank, rows),
+                  [&] { call(5, columns); });
+    require_error(fmt::format("all_to_all: argument 'y': {}{} columns, the tensor has 5", rank, columns),
+                  [&] { call(rows, 5); });
     call(rows, columns);
     fabric.all_gather("");
   }));
