@@ -1,8 +1,8 @@
-// autotune/bucket.cpp -- see bucket.h.
+// autotune/bucket.cpp -- see seqtile/op.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 

@@ -1,6 +1,6 @@
-// autotune/config_space.cpp -- see config_space.h.
+// autotune/config_space.cpp -- see seqtile/op.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/config_space.h"
+#include "seqtile/op.h"
 
 #include <algorithm>
 #include <set>

@@ -1,6 +1,6 @@
-// autotune/engine.cpp -- see engine.h.
+// autotune/engine.cpp -- see seqtile/engine.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/engine.h"
+#include "seqtile/engine.h"
 
 #include <algorithm>
 #include <map>
@@ -12,9 +12,9 @@
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
 #include "autotune/worker/process.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/process_exit.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile {
 namespace {

@@ -1,12 +1,12 @@
-// autotune/fields.cpp -- see fields.h.
+// autotune/fields.cpp -- see seqtile/op.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/fields.h"
+#include "seqtile/op.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::autotune {

@@ -1,6 +1,6 @@
-// autotune/gpu_model.cpp -- see gpu_model.h.
+// autotune/gpu_model.cpp -- see seqtile/op.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/gpu_model.h"
+#include "seqtile/op.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::autotune {
 

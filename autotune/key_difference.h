@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 

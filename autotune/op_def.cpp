@@ -1,11 +1,11 @@
-// autotune/op_def.cpp -- see op_def.h.
+// autotune/op_def.cpp -- see seqtile/op.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 #include "autotune/kernel_name.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/hash.h"
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
 

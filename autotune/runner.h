@@ -3,15 +3,13 @@
 //
 // The tuner decides; a Runner compiles, verifies and measures for it. ProcessRunner starts this executable again (or
 // SEQTILE_WORKER) by exec, connected by a socket pair. A command that crashes its worker or exceeds its time limit is a
-// failed trial, and the next command gets a new worker. A program that tunes its own operations calls run_worker() as
-// the first statement of main().
+// failed trial, and the next command gets a new worker.
 #pragma once
 #include <span>
 #include <string>
 #include <vector>
 
-#include "autotune/bucket.h"
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::autotune {
 
@@ -75,9 +73,5 @@ class Runner {
   /// Seconds of a clock that never goes back.
   virtual double now_s() = 0;
 };
-
-/// Returns false at once in an ordinary process. In a worker process it serves until the connection closes, sets
-/// `exit_code` and returns true; main() then returns `exit_code`.
-bool run_worker(int argc, char** argv, const Registry& registry, int& exit_code);
 
 }  // namespace seqtile::autotune

@@ -1,6 +1,6 @@
-// autotune/tuner.cpp -- see tuner.h.
+// autotune/tuner.cpp -- see seqtile/tuner.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,9 +12,9 @@
 #include "autotune/strategies/strategy.h"
 #include "autotune/tuning/session.h"
 #include "autotune/worker/process_runner.h"
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 #include "cache/device_lock.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
 
 namespace seqtile::autotune {

@@ -6,7 +6,7 @@
 
 #include "autotune/engine/launch.h"
 #include "bench/operands.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::bench {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "bench/harness.h"
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::bench {
 

@@ -10,10 +10,9 @@
 
 #include "autotune/engine/usable.h"
 #include "bench/peers/onednn.h"
-#include "cache/artifact_db.h"
-#include "cache/tuning_store.h"
-#include "jit/base/error.h"
-#include "kernels/registry.h"
+#include "seqtile/stores.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
 
 namespace seqtile::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "autotune/tuner.h"
+#include "seqtile/engine.h"
+#include "seqtile/tuner.h"
 #include "bench/peers/blas.h"
 #include "bench/peers/child.h"
 #include "bench/peers/torch.h"

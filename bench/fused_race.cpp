@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "bench/stats.h"
-#include "jit/base/error.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/error.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::bench {
 

@@ -8,7 +8,7 @@
 #include "bench/environment.h"
 #include "bench/operands.h"
 #include "bench/rank_race.h"
-#include "jit/fabric/core/channel.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::bench {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/base/dtype.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::bench {
 

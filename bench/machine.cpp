@@ -14,7 +14,7 @@
 
 #include "bench/probe.h"
 #include "jit/base/machine_memory.h"
-#include "jit/device/target.h"
+#include "seqtile/target.h"
 
 namespace seqtile::bench {
 namespace {

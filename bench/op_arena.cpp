@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/call/problem.h"
 #include "bench/stats.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::bench {
 namespace {

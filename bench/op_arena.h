@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/engine.h"
+#include "seqtile/engine.h"
 #include "bench/environment.h"
 #include "bench/harness.h"
 #include "bench/operands.h"

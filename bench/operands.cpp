@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "bench/machine.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::bench {
 namespace {

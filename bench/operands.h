@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "jit/device/tensor.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::bench {
 

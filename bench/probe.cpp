@@ -16,7 +16,7 @@
 
 #include "bench/machine.h"
 #include "bench/operands.h"
-#include "jit/device/target.h"
+#include "seqtile/target.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "jit/base/dtype.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::bench {
 

@@ -13,7 +13,7 @@
 
 #include "bench/harness.h"
 #include "bench/peers/child.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::bench {
 

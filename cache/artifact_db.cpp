@@ -1,6 +1,6 @@
 // cache/artifact_db.cpp -- ArtifactDb over one SQLite file.
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 
 #include <fmt/format.h>
 

@@ -17,7 +17,7 @@
 #include "cache/database/files.h"
 #include "jit/base/descriptor.h"
 #include "jit/base/env.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::cache {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::cache {
 namespace {

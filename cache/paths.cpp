@@ -1,6 +1,6 @@
 // cache/paths.cpp -- the default paths of the files.
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 #include "jit/base/env.h"
 
 namespace seqtile::cache {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::cache {
 

@@ -10,7 +10,7 @@
 #include "cache/database/checksum.h"
 #include "cache/database/sqlite.h"
 #include "cache/plan_store.h"
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::cache {
 

@@ -1,6 +1,6 @@
 // cache/tuning_store.cpp -- TuningStore over one SQLite file.
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 #include <fmt/format.h>
 

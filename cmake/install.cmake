@@ -7,7 +7,7 @@ install(TARGETS seqtile EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTAL
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET seqtile_mpi)
   install(TARGETS seqtile_mpi EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES jit/fabric/transport/mpi_fabric.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/jit)
+  install(FILES include/seqtile/mpi_fabric.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile)
 endif()
 install(TARGETS seqtile_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # Completion and pages for man, which the program writes from the tables of its --help.
@@ -44,30 +44,7 @@ endif()
 install(PROGRAMS tools/gpu_check.sh bench/peers/torch_gpu.py DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADIR}/seqtile/models)
 
-# Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
-set(seqtile_public_headers
-  jit/codegen/options.h jit/device/artifact_store.h jit/ir/builder.h jit/fabric/core/channel.h jit/compiler.h jit/sim/device/counted_launch.h jit/fabric/transport/cuda_fabric.h jit/device/device.h
-  jit/device/device_profile.h jit/base/dtype.h jit/base/error.h jit/device/executor.h jit/fabric/core/fabric.h jit/device/gpu_facts.h jit/device/kernel.h jit/device/target.h
-  jit/device/tensor.h jit/timeline/timeline.h jit/abi/channel_block.h jit/abi/timeline_block.h jit/fabric/core/protocol.h
-  jit/ir/function.h jit/ir/ops.def jit/ir/types.h
-  cache/artifact_db.h cache/check_report.h cache/tuning_store.h
-  autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
-  autotune/engine/graph_set.h autotune/engine/index_check.h autotune/engine/launch.h autotune/op_def.h autotune/engine/overlap.h autotune/runner.h autotune/tuner.h
-  kernels/act/activation.h kernels/attention/attention_backward.h kernels/attention/attention_forward.h kernels/op/call.h kernels/rows/embedding.h
-  kernels/norm/layer_norm.h kernels/linear/grouped_linear.h kernels/linear/linear.h kernels/linear/linear_wgrad.h kernels/op/op_fields.h kernels/op/op_tensors.h
-  kernels/registry.h kernels/norm/rms_norm.h kernels/norm/rms_norm_backward.h kernels/rows/rope.h kernels/op/row_kernel.h
-  kernels/act/act_and_mul.h kernels/act/act_and_mul_backward.h kernels/rows/softmax.h kernels/op/tensor_values.h kernels/op/tolerance.h
-  kernels/op/op_config.h kernels/op/tile_kernel.h kernels/op/typed_op.h kernels/op/workload_reader.h
-  kernels/seqpar/operations/alltoall_linear.h kernels/seqpar/operations/collectives.h
-  kernels/seqpar/operations/context_attention.h kernels/seqpar/operations/context_attention_backward.h kernels/seqpar/exchange/heads.h kernels/seqpar/exchange/rank_tensors.h kernels/seqpar/exchange/ranks.h
-  kernels/seqpar/fused_handle.h
-  kernels/seqpar/operations/fused_linear.h kernels/seqpar/operations/linear_alltoall.h kernels/seqpar/operations/matmul_backward.h
-  kernels/seqpar/operations/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/exchange/row_layout.h
-  models/layers/layer_program.h models/file/model.h models/layers/model_operations.h models/layers/model_ranks.h models/file/rope_form.h)
-foreach(header IN LISTS seqtile_public_headers)
-  get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})
-endforeach()
+install(DIRECTORY include/seqtile DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi_fabric.h EXCLUDE)
 
 install(EXPORT seqtileTargets NAMESPACE seqtile:: DESTINATION ${seqtile_package_dir})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/seqtileConfig.cmake.in ${CMAKE_BINARY_DIR}/seqtileConfig.cmake

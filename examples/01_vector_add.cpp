@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "jit/compiler.h"
-#include "jit/device/device.h"
-#include "jit/ir/builder.h"
+#include "seqtile/compiler.h"
+#include "seqtile/device.h"
+#include "seqtile/builder.h"
 
 using namespace seqtile;
 

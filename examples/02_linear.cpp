@@ -7,8 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "kernels/linear/linear.h"
-#include "kernels/registry.h"
+#include "seqtile/operations.h"
 
 using namespace seqtile;
 

@@ -8,12 +8,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "autotune/runner.h"
-#include "autotune/tuner.h"
-#include "cache/artifact_db.h"
-#include "cache/tuning_store.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/engine.h"
+#include "seqtile/tuner.h"
+#include "seqtile/stores.h"
+#include "seqtile/kernel.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -1,6 +1,6 @@
-// jit/compiler.cpp -- the spine: every stage in order, one line each; see compiler.h.
+// jit/compiler.cpp -- the spine: every stage in order, one line each; see seqtile/compiler.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 #include <mutex>
 
@@ -11,7 +11,7 @@
 #include "jit/codegen/nvptx/lowering.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/codegen/stages.h"
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 
 #include <fmt/format.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/simulation.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/virtual_device.h"
 #include "jit/sim/device/sim_device.h"
 

@@ -1,28 +1,6 @@
-// kernels/registry.cpp -- see registry.h.
+// kernels/registry.cpp -- see seqtile/operations.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/registry.h"
-
-#include "kernels/act/act_and_mul.h"
-#include "kernels/act/act_and_mul_backward.h"
-#include "kernels/attention/attention_backward.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/linear/grouped_linear.h"
-#include "kernels/linear/linear.h"
-#include "kernels/linear/linear_wgrad.h"
-#include "kernels/norm/layer_norm.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/norm/rms_norm_backward.h"
-#include "kernels/rows/embedding.h"
-#include "kernels/rows/rope.h"
-#include "kernels/rows/softmax.h"
-#include "kernels/seqpar/operations/alltoall_linear.h"
-#include "kernels/seqpar/operations/collectives.h"
-#include "kernels/seqpar/operations/context_attention.h"
-#include "kernels/seqpar/operations/context_attention_backward.h"
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "kernels/seqpar/operations/linear_alltoall.h"
-#include "kernels/seqpar/operations/matmul_backward.h"
-#include "kernels/seqpar/operations/norm_backward.h"
+#include "seqtile/operations.h"
 
 namespace seqtile::kernels {
 

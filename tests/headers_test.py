@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-TOPS = ["jit", "cache", "autotune", "kernels", "planner", "models", "tools", "bench"]
+TOPS = ["include", "jit", "cache", "autotune", "kernels", "planner", "models", "tools", "bench"]
 
 
 def is_first_in_its_source(root, header):
@@ -32,10 +32,10 @@ def headers(root):
 def compile_alone(root, compiler, folders, header):
     """The compiler's first lines if the header does not compile alone, else nothing."""
     command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
-               "-Wno-missing-field-initializers", "-DFMT_HEADER_ONLY=1", "-I", root]
+               "-Wno-missing-field-initializers", "-DFMT_HEADER_ONLY=1", "-I", root, "-I", os.path.join(root, "include")]
     for folder in folders:
         command += ["-isystem", folder]
-    source = f'#include "{header}"\n'
+    source = f'#include "{header.removeprefix("include/")}"\n'
     result = subprocess.run(command + ["-x", "c++", "-"], input=source, capture_output=True, text=True)
     return "" if result.returncode == 0 else "\n".join([header] + result.stderr.split("\n")[:5])
 

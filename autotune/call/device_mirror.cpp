@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/simulation.h"
 
 namespace seqtile::autotune {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "jit/device/device.h"
-#include "jit/device/tensor.h"
+#include "seqtile/device.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::autotune {
 

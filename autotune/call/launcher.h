@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autotune/engine/launch.h"
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 

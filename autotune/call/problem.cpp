@@ -11,7 +11,7 @@
 #include <cstring>
 #include <map>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
 
 namespace seqtile::autotune {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autotune/engine/launch.h"
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::autotune {
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <span>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/simulation.h"
 
 namespace seqtile::autotune {

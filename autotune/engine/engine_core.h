@@ -9,7 +9,7 @@
 #include "autotune/engine/engine_parts.h"
 #include "autotune/engine/launch_plan.h"
 #include "autotune/engine/snapshot.h"
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 

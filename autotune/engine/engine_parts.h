@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "autotune/engine.h"
+#include "seqtile/engine.h"
 #include "autotune/engine/kernel_loader.h"
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 

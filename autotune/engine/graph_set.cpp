@@ -1,13 +1,13 @@
-// autotune/engine/graph_set.cpp -- see graph_set.h.
+// autotune/engine/graph_set.cpp -- see seqtile/engine.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/engine/graph_set.h"
+#include "seqtile/engine.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "autotune/bucket.h"
-#include "jit/base/error.h"
+#include "seqtile/op.h"
+#include "seqtile/error.h"
 #include "jit/device/capture.h"
 
 namespace seqtile {

@@ -6,7 +6,7 @@
 
 #include "autotune/engine/handle_state.h"
 #include "autotune/text/command_line.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

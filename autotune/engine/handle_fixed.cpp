@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "autotune/engine/handle_state.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

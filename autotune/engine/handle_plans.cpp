@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "autotune/engine/handle_state.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
 
 namespace seqtile {

@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
-#include "jit/device/tensor.h"
+#include "seqtile/op.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::autotune {
 

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <thread>
 
-#include "autotune/tuner.h"
-#include "jit/base/error.h"
+#include "seqtile/tuner.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 

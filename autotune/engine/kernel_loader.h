@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "autotune/engine/usable.h"
-#include "autotune/op_def.h"
-#include "jit/device/artifact_store.h"
-#include "jit/device/device.h"
+#include "seqtile/op.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ir/row_alignment.h"
 
 namespace seqtile::autotune {

@@ -22,9 +22,9 @@
 
 #include "autotune/engine/index_check.h"
 #include "autotune/engine/overlap.h"
-#include "autotune/op_def.h"
-#include "jit/device/kernel.h"
-#include "jit/device/tensor.h"
+#include "seqtile/op.h"
+#include "seqtile/device.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::autotune {
 

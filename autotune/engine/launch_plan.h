@@ -12,10 +12,10 @@
 #include <memory>
 #include <vector>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/engine/launch.h"
-#include "cache/tuning_store.h"
-#include "jit/device/device.h"
+#include "seqtile/stores.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "jit/device/tensor.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::autotune {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "autotune/key_difference.h"
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 #include "jit/base/log.h"
 
 namespace seqtile::autotune {

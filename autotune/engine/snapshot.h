@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "cache/tuning_store.h"
+#include "seqtile/engine.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 

@@ -10,10 +10,10 @@
 #include <cstdlib>
 
 #include "autotune/kernel_name.h"
-#include "autotune/tuner.h"
-#include "jit/base/error.h"
+#include "seqtile/tuner.h"
+#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -11,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/engine/launch.h"
-#include "autotune/op_def.h"
-#include "cache/tuning_store.h"
-#include "jit/device/artifact_store.h"
-#include "jit/device/device.h"
+#include "seqtile/stores.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 

@@ -1,7 +1,7 @@
 // autotune/strategies/strategy.cpp -- makes a strategy by its name.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/strategies/strategies.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/fields.h"
+#include "seqtile/op.h"
 
 namespace seqtile::autotune {
 

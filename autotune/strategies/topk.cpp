@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "autotune/config_space.h"
+#include "seqtile/op.h"
 #include "autotune/strategies/strategies.h"
 
 namespace seqtile::autotune {

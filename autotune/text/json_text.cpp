@@ -13,7 +13,7 @@
 #include "autotune/text/json_scan.h"
 #include "autotune/text/text_kind.h"
 #include "cache/database/text.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 

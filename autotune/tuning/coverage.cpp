@@ -8,7 +8,7 @@
 
 #include "autotune/call/problem.h"
 #include "autotune/tuning/session.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

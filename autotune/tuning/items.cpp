@@ -8,7 +8,7 @@
 
 #include "autotune/tuning/session.h"
 #include "autotune/worker/stats.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
 
 namespace seqtile::autotune {

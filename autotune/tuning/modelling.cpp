@@ -3,8 +3,8 @@
 //
 // Every bucket's space is ranked by the cost model. The first few of each bucket, and its default, are candidates of
 // all buckets of the operation; small calls of them run on the PTX machine, and its counters take the place of the
-// model's estimates (gpu_model.h). Where a candidate cannot be counted its estimate stays, scaled as the others' were.
-// Counting is bounded by work, never by time, so that every machine decides alike, busy or not; what a budget or
+// model's estimates (gpu_model.cpp). Where a candidate cannot be counted its estimate stays, scaled as the others'
+// were. Counting is bounded by work, never by time, so that every machine decides alike, busy or not; what a budget or
 // Ctrl-C cuts off decides nothing and is counted anew by the next run.
 // The model cannot tell 3 % apart, so that within them a configuration serves as many neighbouring buckets as it can:
 // few binaries.
@@ -19,7 +19,7 @@
 #include "autotune/tuning/session.h"
 #include "autotune/worker/stats.h"
 #include "jit/base/log.h"
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -16,7 +16,7 @@
 #include "autotune/engine/usable.h"
 #include "autotune/grade.h"
 #include "autotune/runner.h"
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 #include "autotune/tuning/refusals.h"
 
 namespace seqtile::autotune {

@@ -3,7 +3,7 @@
 #include "autotune/worker/count.h"
 
 #include "autotune/call/problem.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "jit/sim/device/counted_launch.h"
 
 namespace seqtile::autotune {

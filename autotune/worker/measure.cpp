@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "autotune/worker/stats.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/device/capture.h"
 #include "jit/simulation.h"
 

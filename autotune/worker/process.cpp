@@ -16,7 +16,7 @@
 
 #include "autotune/worker/worker_flag.h"
 #include "jit/base/env.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 extern char** environ;
 

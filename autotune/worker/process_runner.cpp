@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "autotune/call/problem.h"
-#include "autotune/tuner.h"
-#include "jit/base/error.h"
+#include "seqtile/tuner.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
-#include "jit/compiler.h"
-#include "jit/device/device.h"
+#include "seqtile/compiler.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 namespace {

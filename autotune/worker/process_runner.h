@@ -13,8 +13,7 @@
 #include "autotune/engine/usable.h"
 #include "autotune/runner.h"
 #include "autotune/worker/process.h"
-#include "jit/device/artifact_store.h"
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 

@@ -18,7 +18,7 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 
 namespace seqtile::autotune {

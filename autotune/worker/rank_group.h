@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::autotune {
 

@@ -9,7 +9,7 @@
 
 #include "autotune/call/measured_call.h"
 #include "autotune/worker/rank_group.h"
-#include "jit/fabric/core/channel.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/core/wait.h"
 
 namespace seqtile::autotune {

@@ -10,9 +10,9 @@
 #include "autotune/worker/count.h"
 #include "autotune/worker/rank_race.h"
 #include "jit/base/env.h"
-#include "jit/base/error.h"
-#include "jit/compiler.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
+#include "seqtile/device.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -1,4 +1,4 @@
-// autotune/worker/worker.cpp -- the main function of a worker process; see runner.h.
+// autotune/worker/worker.cpp -- the main function of a worker process; see seqtile/tuner.h.
 // SPDX-License-Identifier: Apache-2.0
 #include <poll.h>
 #include <sys/mman.h>
@@ -12,6 +12,7 @@
 
 #include "autotune/worker/serve.h"
 #include "autotune/worker/worker_flag.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -17,15 +17,15 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "autotune/engine.h"
-#include "autotune/op_def.h"
+#include "seqtile/engine.h"
+#include "seqtile/op.h"
 #include "bench/gpu/gpu_call.h"
 #include "bench/gpu/gpu_goals.h"
 #include "bench/peers/cublas.h"
 #include "bench/peers/cuda_launch.h"
 #include "bench/stats.h"
-#include "jit/base/error.h"
-#include "kernels/registry.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
 
 namespace seqtile::bench {
 namespace {

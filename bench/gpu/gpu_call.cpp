@@ -7,7 +7,7 @@
 #include <random>
 
 #include "autotune/call/problem.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::bench {
 namespace {

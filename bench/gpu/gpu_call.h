@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "autotune/engine.h"
+#include "seqtile/engine.h"
 #include "autotune/engine/launch.h"
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::bench {
 

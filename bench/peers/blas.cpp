@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::bench {
 namespace {

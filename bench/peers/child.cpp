@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 extern char** environ;
 

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

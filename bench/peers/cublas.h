@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "jit/device/device.h"
-#include "jit/device/tensor.h"
+#include "seqtile/device.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::bench {
 

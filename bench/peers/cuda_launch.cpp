@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

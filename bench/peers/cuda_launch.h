@@ -5,8 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "jit/device/device.h"
-#include "jit/device/kernel.h"
+#include "seqtile/device.h"
 
 namespace seqtile::bench {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "jit/device/tensor.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::bench {
 

@@ -1,7 +1,7 @@
 // bench/peers/onednn_absent.cpp -- stands in for onednn.cpp in a build without oneDNN.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peers/onednn.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::bench {
 

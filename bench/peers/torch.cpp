@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/peers/child.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::bench {
 namespace {

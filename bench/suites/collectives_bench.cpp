@@ -11,8 +11,8 @@
 #include "bench/operands.h"
 #include "bench/rank_race.h"
 #include "bench/suites.h"
-#include "jit/base/error.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/error.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::bench {
 namespace {

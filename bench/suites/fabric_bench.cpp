@@ -12,9 +12,9 @@
 
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "jit/base/error.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/collectives.h"
+#include "seqtile/error.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 
 namespace seqtile::bench {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "bench/op_arena.h"
 #include "bench/suites.h"
-#include "kernels/linear/grouped_linear.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::bench {
 namespace {

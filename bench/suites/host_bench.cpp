@@ -13,10 +13,9 @@
 #include "bench/operands.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "cache/artifact_db.h"
-#include "cache/tuning_store.h"
-#include "jit/base/error.h"
-#include "jit/compiler.h"
+#include "seqtile/stores.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::bench {
 namespace {

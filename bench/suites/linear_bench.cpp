@@ -5,9 +5,9 @@
 #include "bench/op_arena.h"
 #include "bench/peers/onednn.h"
 #include "bench/suites.h"
-#include "jit/base/error.h"
-#include "jit/device/target.h"
-#include "kernels/linear/linear.h"
+#include "seqtile/error.h"
+#include "seqtile/target.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::bench {
 namespace {

@@ -12,9 +12,9 @@
 #include "bench/op_arena.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "models/file/model_file.h"
-#include "models/layers/model_operations.h"
+#include "seqtile/model.h"
 
 namespace seqtile::bench {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "bench/fused_race.h"
 #include "bench/suites.h"
-#include "kernels/seqpar/operations/matmul_backward.h"
+#include "seqtile/ops/ranks.h"
 
 namespace seqtile::bench {
 namespace {

@@ -16,9 +16,8 @@
 
 #include "bench/fused_race.h"
 #include "bench/suites.h"
-#include "kernels/linear/linear.h"
-#include "kernels/seqpar/operations/collectives.h"
-#include "kernels/seqpar/operations/fused_linear.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/ops/ranks.h"
 
 namespace seqtile::bench {
 namespace {

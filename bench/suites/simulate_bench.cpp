@@ -14,7 +14,7 @@
 #include "bench/op_arena.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "jit/sim/device/sim_device.h"
 
 namespace seqtile::bench {

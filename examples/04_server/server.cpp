@@ -18,11 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "jit/base/error.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/registry.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
 
 using namespace seqtile;
 

@@ -10,14 +10,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "kernels/act/act_and_mul.h"
-#include "kernels/act/act_and_mul_backward.h"
-#include "kernels/attention/attention_backward.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/norm/rms_norm_backward.h"
-#include "kernels/rows/rope.h"
+#include "seqtile/engine.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/ops/attention.h"
 
 namespace example {
 

@@ -9,7 +9,7 @@
 #include <future>
 #include <random>
 
-#include "kernels/registry.h"
+#include "seqtile/operations.h"
 #include "layer.h"
 #include "sharded_layer.h"
 #include "whole_layer.h"

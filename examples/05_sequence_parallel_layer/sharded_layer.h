@@ -5,11 +5,9 @@
 // its end gives each rank the sums of its own rows; backward they do the opposite. Nothing else is sent, but for the
 // gradients of the norms' weights, to which all rows add: by the launch that computes them.
 #pragma once
-#include "jit/base/error.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "kernels/seqpar/operations/matmul_backward.h"
-#include "kernels/seqpar/operations/norm_backward.h"
+#include "seqtile/error.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 #include "layer.h"
 
 namespace example {

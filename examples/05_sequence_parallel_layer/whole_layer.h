@@ -3,8 +3,7 @@
 #pragma once
 #include <string>
 
-#include "kernels/linear/linear.h"
-#include "kernels/linear/linear_wgrad.h"
+#include "seqtile/ops/linear.h"
 #include "layer.h"
 
 namespace example {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 

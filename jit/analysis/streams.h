@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::codegen {
 

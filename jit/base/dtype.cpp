@@ -1,6 +1,6 @@
 // jit/base/dtype.cpp -- names and 16-bit float conversions.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/base/dtype.h"
+#include "seqtile/tensor.h"
 
 #include <bit>
 #include <cmath>

@@ -1,6 +1,6 @@
 // jit/base/error.cpp -- names of the error codes and the failing assertion.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

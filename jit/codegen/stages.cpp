@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "jit/device/target.h"
+#include "seqtile/target.h"
 
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/Support/CodeGen.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device/capture.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile {
 

@@ -1,6 +1,6 @@
-// jit/device/device.cpp -- names to devices; see device.h.
+// jit/device/device.cpp -- names to devices; see seqtile/device.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 #include <sched.h>
 
@@ -8,10 +8,9 @@
 #include <string_view>
 #include <thread>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
-#include "jit/compiler.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/compiler.h"
 #include "jit/runtime/cpu/cpu_device.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/sim/device/sim_device.h"

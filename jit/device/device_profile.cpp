@@ -1,10 +1,10 @@
-// jit/device/device_profile.cpp -- see device_profile.h.
+// jit/device/device_profile.cpp -- see seqtile/device.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/forever.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "jit/device/profiles/profile_texts.h"
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
-// jit/device/gpu_facts.cpp -- see gpu_facts.h.
+// jit/device/gpu_facts.cpp -- see seqtile/target.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/gpu_facts.h"
+#include "seqtile/target.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
-// jit/device/kernel.cpp -- see kernel.h.
+// jit/device/kernel.cpp -- see seqtile/device.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/kernel.h"
+#include "seqtile/device.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
-// jit/device/target.cpp -- the table of CPU targets and what the running machine can execute; see target.h.
+// jit/device/target.cpp -- the table of CPU targets and what the running machine can execute; see seqtile/target.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/target.h"
+#include "seqtile/target.h"
 
 #include "jit/base/forever.h"
 
@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "jit/base/env.h"
-#include "jit/base/error.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,9 +3,9 @@
 //
 // Each operation is checked by the verifier the moment it is appended, so that a mistake is reported from the line of
 // the kernel that makes it. Arithmetic is in builder_arithmetic.cpp.
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/ir/verifier.h"

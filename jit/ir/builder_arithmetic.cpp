@@ -5,8 +5,8 @@
 #include <numbers>
 #include <optional>
 
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/verifier.h"
 

@@ -1,13 +1,13 @@
 // jit/ir/function.cpp -- construction of the tile IR.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 #include "jit/base/forever.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::ir {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr OpInfo kOps[] = {
 #define SEQTILE_OP(name, group, operands, results, regions, effects) \
   {#name, OpGroup::group, operands, results, regions, OpEffects::effects},
-#include "jit/ir/ops.def"
+#include "seqtile/ops.def"
 #undef SEQTILE_OP
 };
 

@@ -6,7 +6,7 @@
 #pragma once
 #include <span>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::ir {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ir/verifier.h"
 
 namespace seqtile::ir {

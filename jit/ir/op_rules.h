@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 #include "jit/ir/infer.h"
 
 namespace seqtile::ir {

@@ -9,8 +9,8 @@
 #include <limits>
 #include <unordered_map>
 
-#include "jit/base/error.h"
-#include "jit/ir/function.h"
+#include "seqtile/error.h"
+#include "seqtile/ir.h"
 #include "jit/ir/verifier.h"
 
 namespace seqtile::ir {

@@ -10,7 +10,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/ir/row_alignment.h"
 
-#include "jit/ir/types.h"
+#include "seqtile/ir.h"
 
 namespace seqtile {
 

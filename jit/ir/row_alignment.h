@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "jit/base/dtype.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile {
 

@@ -1,6 +1,6 @@
 // jit/ir/types.cpp -- the text form of types.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/ir/types.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/op_rules.h"

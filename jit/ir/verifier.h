@@ -1,7 +1,7 @@
-// jit/ir/verifier.h -- the rules of one operation (verify() in function.h applies them to a whole function).
+// jit/ir/verifier.h -- the rules of one operation (verify() in seqtile/ir.h applies them to a whole function).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 

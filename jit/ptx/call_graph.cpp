@@ -8,7 +8,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ptx/ptx_lexer.h"
 
 namespace seqtile::sim {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

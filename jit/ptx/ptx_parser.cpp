@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ptx/ptx_declarations.h"
 #include "jit/ptx/ptx_lexer.h"
 #include "jit/ptx/ptx_module.h"

@@ -1,13 +1,13 @@
-// jit/timeline/timeline.cpp -- see jit/timeline/timeline.h.
+// jit/timeline/timeline.cpp -- see seqtile/fabric.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/timeline/timeline.h"
+#include "seqtile/fabric.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

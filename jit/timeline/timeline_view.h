@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "jit/timeline/timeline.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile {
 

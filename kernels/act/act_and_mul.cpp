@@ -1,8 +1,8 @@
-// kernels/act/act_and_mul.cpp -- see act_and_mul.h.
+// kernels/act/act_and_mul.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/act/act_and_mul.h"
+#include "seqtile/ops/rows.h"
 
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

@@ -1,9 +1,9 @@
-// kernels/act/act_and_mul_backward.cpp -- see act_and_mul_backward.h.
+// kernels/act/act_and_mul_backward.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/act/act_and_mul_backward.h"
+#include "seqtile/ops/rows.h"
 
 #include "jit/base/cdiv.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

@@ -1,6 +1,6 @@
-// kernels/act/activation.cpp -- see activation.h.
+// kernels/act/activation.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/act/activation.h"
+#include "seqtile/ops/rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 #include <fmt/ranges.h>
 
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::kernels {
 namespace {

@@ -1,13 +1,13 @@
-// kernels/attention/attention_backward.cpp -- see attention_backward.h.
+// kernels/attention/attention_backward.cpp -- see seqtile/ops/attention.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention/attention_backward.h"
+#include "seqtile/ops/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/attention/attention_backward_parts.h"
 #include "kernels/attention/attention_parts.h"
-#include "kernels/op/tile_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

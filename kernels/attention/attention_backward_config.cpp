@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
-#include "kernels/attention/attention_backward.h"
-#include "kernels/op/tile_kernel.h"
+#include "seqtile/error.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

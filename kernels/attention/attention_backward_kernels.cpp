@@ -8,7 +8,7 @@
 
 #include "kernels/attention/attention_backward_parts.h"
 #include "kernels/attention/attention_parts.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 namespace attention_backward_op {

@@ -5,7 +5,7 @@
 
 #include "kernels/attention/attention_backward_parts.h"
 #include "kernels/attention/attention_parts.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 namespace attention_backward_op {

@@ -1,13 +1,12 @@
-// kernels/attention/attention_forward.cpp -- see attention_forward.h.
+// kernels/attention/attention_forward.cpp -- see seqtile/ops/attention.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention/attention_forward.h"
+#include "seqtile/ops/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/attention/attention_parts.h"
-#include "kernels/op/row_kernel.h"
-#include "kernels/op/tile_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

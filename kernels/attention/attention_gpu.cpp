@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/op/tile_kernel.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

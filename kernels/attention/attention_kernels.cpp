@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "kernels/attention/attention_parts.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 namespace attention {

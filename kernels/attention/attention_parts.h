@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "jit/ir/builder.h"
-#include "kernels/attention/attention_forward.h"
+#include "seqtile/builder.h"
+#include "seqtile/ops/attention.h"
 
 namespace seqtile::kernels::attention {
 

@@ -1,11 +1,11 @@
-// kernels/linear/grouped_linear.cpp -- see grouped_linear.h.
+// kernels/linear/grouped_linear.cpp -- see seqtile/ops/linear.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program computes a block of one expert's rows. Expert e has the blocks from offsets[e] / block_m + e on: these
 // numbers ascend, and there is room for the blocks of every expert in front of the next one's, so that a binary search
 // finds a block's expert. A number without a block, in front of an expert's blocks or behind them, has a program that
 // ends at once.
-#include "kernels/linear/grouped_linear.h"
+#include "seqtile/ops/linear.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,12 +16,11 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
-#include "kernels/op/row_kernel.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

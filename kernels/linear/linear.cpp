@@ -1,6 +1,6 @@
-// kernels/linear/linear.cpp -- see linear.h.
+// kernels/linear/linear.cpp -- see seqtile/ops/linear.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/linear/linear.h"
+#include "seqtile/ops/linear.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <cmath>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/linear/linear.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::kernels::linear_op {
 

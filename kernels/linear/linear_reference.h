@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/linear/linear.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::kernels::linear_op {
 

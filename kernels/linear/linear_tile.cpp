@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/linear/linear_tile.h"
 
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::linear_op {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 #include "kernels/linear/linear_config.h"
 
 namespace seqtile::kernels::linear_op {

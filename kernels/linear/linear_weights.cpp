@@ -3,8 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "jit/base/error.h"
-#include "kernels/linear/linear.h"
+#include "seqtile/error.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::kernels {
 

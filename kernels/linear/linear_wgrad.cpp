@@ -1,8 +1,8 @@
-// kernels/linear/linear_wgrad.cpp -- see linear_wgrad.h.
+// kernels/linear/linear_wgrad.cpp -- see seqtile/ops/linear.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // One program sums a block of dw over all rows, so that nothing is added across programs.
-#include "kernels/linear/linear_wgrad.h"
+#include "seqtile/ops/linear.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include <cmath>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

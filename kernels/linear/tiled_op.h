@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kernels/linear/linear_config.h"
-#include "kernels/op/typed_op.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::linear_op {
 

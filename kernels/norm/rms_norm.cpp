@@ -1,10 +1,10 @@
-// kernels/norm/rms_norm.cpp -- see rms_norm.h.
+// kernels/norm/rms_norm.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/norm/rms_norm.h"
+#include "seqtile/ops/rows.h"
 
 #include <cmath>
 
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

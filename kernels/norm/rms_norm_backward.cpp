@@ -1,12 +1,12 @@
-// kernels/norm/rms_norm_backward.cpp -- see rms_norm_backward.h.
+// kernels/norm/rms_norm_backward.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/norm/rms_norm_backward.h"
+#include "seqtile/ops/rows.h"
 
 #include <cmath>
 
 #include "kernels/norm/rms_norm_backward_kernel.h"
 #include "kernels/norm/rms_norm_grid.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/norm/rms_norm_grid.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::rms_norm_backward_op {
 

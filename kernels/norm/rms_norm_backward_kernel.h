@@ -9,8 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "jit/ir/builder.h"
-#include "kernels/norm/rms_norm_backward.h"
+#include "seqtile/builder.h"
+#include "seqtile/ops/rows.h"
 
 namespace seqtile::kernels::rms_norm_backward_op {
 

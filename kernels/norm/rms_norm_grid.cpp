@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels::rms_norm_grid {
 

@@ -4,7 +4,7 @@
 // rows: those of one tile; programs: those of the launch, whatever the length. Few programs leave threads idle, many
 // leave many parts of the weight's gradient to add up.
 #pragma once
-#include "kernels/norm/rms_norm_backward.h"
+#include "seqtile/ops/rows.h"
 
 namespace seqtile::kernels::rms_norm_grid {
 

@@ -1,12 +1,12 @@
-// kernels/op/op_fields.cpp -- see op_fields.h.
+// kernels/op/op_fields.cpp -- see seqtile/operation.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/op/op_fields.h"
+#include "seqtile/operation.h"
 
 #include <algorithm>
 
 #include <fmt/ranges.h>
 
-#include "kernels/op/workload_reader.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

@@ -1,13 +1,13 @@
-// kernels/op/op_tensors.cpp -- see op_tensors.h.
+// kernels/op/op_tensors.cpp -- see seqtile/operation.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/op/op_tensors.h"
+#include "seqtile/operation.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::kernels {
 

@@ -1,6 +1,6 @@
-// kernels/op/row_kernel.cpp -- see row_kernel.h.
+// kernels/op/row_kernel.cpp -- see seqtile/kernel.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels {
 

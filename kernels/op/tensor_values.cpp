@@ -1,13 +1,13 @@
-// kernels/op/tensor_values.cpp -- see tensor_values.h.
+// kernels/op/tensor_values.cpp -- see seqtile/kernel.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels {
 namespace {

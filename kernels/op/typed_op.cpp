@@ -1,6 +1,6 @@
-// kernels/op/typed_op.cpp -- see typed_op.h.
+// kernels/op/typed_op.cpp -- see seqtile/kernel.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/op/typed_op.h"
+#include "seqtile/kernel.h"
 
 #include <algorithm>
 

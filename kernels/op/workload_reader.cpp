@@ -1,12 +1,12 @@
-// kernels/op/workload_reader.cpp -- see workload_reader.h.
+// kernels/op/workload_reader.cpp -- see seqtile/kernel.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/op/workload_reader.h"
+#include "seqtile/kernel.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels {
 namespace {

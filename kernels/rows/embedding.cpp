@@ -1,10 +1,10 @@
-// kernels/rows/embedding.cpp -- see embedding.h.
+// kernels/rows/embedding.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rows/embedding.h"
+#include "seqtile/ops/rows.h"
 
 #include <algorithm>
 
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

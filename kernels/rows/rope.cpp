@@ -1,6 +1,6 @@
-// kernels/rows/rope.cpp -- see rope.h.
+// kernels/rows/rope.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rows/rope.h"
+#include "seqtile/ops/rows.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "jit/base/error.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

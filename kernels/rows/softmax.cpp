@@ -1,12 +1,12 @@
-// kernels/rows/softmax.cpp -- see softmax.h.
+// kernels/rows/softmax.cpp -- see seqtile/ops/rows.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rows/softmax.h"
+#include "seqtile/ops/rows.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 

@@ -1,13 +1,13 @@
-// kernels/seqpar/fused_handle.cpp -- see fused_handle.h.
+// kernels/seqpar/fused_handle.cpp -- see seqtile/seqpar.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/seqpar.h"
 
 #include <cstddef>
 
 #include <fmt/format.h>
 
 #include "autotune/engine/overlap.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {

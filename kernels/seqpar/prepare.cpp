@@ -1,15 +1,14 @@
-// kernels/seqpar/prepare.cpp -- see prepare.h.
+// kernels/seqpar/prepare.cpp -- see seqtile/seqpar.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/prepare.h"
+#include "seqtile/seqpar.h"
 
 #include <sstream>
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "kernels/seqpar/exchange/identity.h"
-#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "models/file/model_file.h"
 
 namespace seqtile::models {

@@ -13,8 +13,8 @@
 
 #include "autotune/text/json_text.h"
 #include "autotune/text/text_kind.h"
-#include "jit/base/error.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 #include "models/file/class_names.h"
 #include "models/file/field_rules.h"
 #include "models/file/layer_reader.h"

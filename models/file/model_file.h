@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/file/model.h"
+#include "seqtile/model.h"
 
 namespace seqtile::models {
 

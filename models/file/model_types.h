@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "models/file/model.h"
+#include "seqtile/model.h"
 
 namespace seqtile::models {
 

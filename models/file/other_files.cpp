@@ -7,7 +7,7 @@
 #include <array>
 
 #include "autotune/text/json_text.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 namespace {

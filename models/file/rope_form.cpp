@@ -1,13 +1,13 @@
-// models/file/rope_form.cpp -- see rope_form.h.
+// models/file/rope_form.cpp -- see seqtile/model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/file/rope_form.h"
+#include "seqtile/model.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "jit/base/error.h"
-#include "kernels/rows/rope.h"
+#include "seqtile/error.h"
+#include "seqtile/ops/rows.h"
 
 namespace seqtile::models {
 namespace {

@@ -1,6 +1,6 @@
-// models/layers/layer_program.cpp -- see layer_program.h.
+// models/layers/layer_program.cpp -- see seqtile/model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/layer_program.h"
+#include "seqtile/model.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "jit/base/error.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/layer_norm.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/rows/embedding.h"
+#include "seqtile/error.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/ops/rows.h"
 
 namespace seqtile::models {
 using namespace kernels;

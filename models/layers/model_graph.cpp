@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 namespace {

@@ -7,7 +7,7 @@
 // product and a sum. Norms of heads and of results, biases, feed-forward parts without a gate, multipliers, caps,
 // windows and layers without rope occur as in the model.
 #pragma once
-#include "models/file/model.h"
+#include "seqtile/model.h"
 #include "planner/graph/graph.h"
 
 namespace seqtile::models {

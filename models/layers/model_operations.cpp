@@ -1,10 +1,8 @@
-// models/layers/model_operations.cpp -- see model_operations.h.
+// models/layers/model_operations.cpp -- see seqtile/model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/model_operations.h"
+#include "seqtile/model.h"
 
 #include <algorithm>
-
-#include "models/layers/layer_program.h"
 
 namespace seqtile::models {
 

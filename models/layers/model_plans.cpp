@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/graph/node_view.h"
 
 namespace seqtile::models {

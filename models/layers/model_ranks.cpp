@@ -1,6 +1,6 @@
-// models/layers/model_ranks.cpp -- see model_ranks.h.
+// models/layers/model_ranks.cpp -- see seqtile/model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/model_ranks.h"
+#include "seqtile/model.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <iterator>
 #include <numeric>
 
-#include "jit/base/error.h"
-#include "kernels/seqpar/exchange/ranks.h"
-#include "kernels/seqpar/operations/fused_linear.h"
+#include "seqtile/error.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 
 namespace seqtile::models {
 using namespace kernels;

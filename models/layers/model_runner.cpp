@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 namespace {

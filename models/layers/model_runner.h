@@ -1,7 +1,7 @@
 // models/layers/model_runner.h -- runs a decoder model: prefill, extend and decode of one sequence, with a KV cache.
 // SPDX-License-Identifier: Apache-2.0
 //
-// This is the plain way to execute layer_program.h on a CPU: one launch a step, buffers by name, no batching. It is not
+// This is the plain way to execute a LayerProgram on a CPU: one launch a step, buffers by name, no batching. It is not
 // made for speed. Tests compare it with the package that wrote the model file, and servers can copy how it binds
 // arguments.
 #pragma once
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "models/layers/layer_program.h"
+#include "seqtile/engine.h"
+#include "seqtile/model.h"
 #include "models/layers/model_weights.h"
 
 namespace seqtile::models {

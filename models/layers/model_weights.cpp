@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "jit/base/error.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::models {
 using namespace kernels;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "jit/device/tensor.h"
+#include "seqtile/tensor.h"
 #include "planner/graph/graph.h"
 
 namespace seqtile::models {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "seqtile/seqpar.h"
 #include "planner/graph/graph.h"
 #include "planner/graph/node_view.h"
 #include "planner/graph/problem.h"

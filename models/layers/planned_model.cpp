@@ -11,17 +11,14 @@
 #include <type_traits>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
-#include "kernels/act/act_and_mul.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/collectives.h"
-#include "kernels/seqpar/operations/context_attention.h"
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "models/layers/layer_program.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
+#include "seqtile/model.h"
 #include "models/layers/plan_shares.h"
 #include "planner/graph/node_view.h"
 

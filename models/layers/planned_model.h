@@ -8,16 +8,16 @@
 // queries and keys.
 //
 // Rows are cut evenly and in order. If a plan gathers keys and never changes the layout of rows, the cut is zigzag
-// (seqpar/row_layout.h), so that the causal mask leaves all ranks the same work.
+// (RowLayout), so that the causal mask leaves all ranks the same work.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "jit/fabric/core/channel.h"
-#include "kernels/seqpar/exchange/row_layout.h"
-#include "models/file/model.h"
+#include "seqtile/engine.h"
+#include "seqtile/fabric.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/model.h"
 #include "models/layers/model_weights.h"
 #include "planner/graph/graph.h"
 #include "planner/graph/problem.h"

@@ -6,7 +6,7 @@
 
 #include <iterator>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/graph/json_reader.h"
 #include "planner/graph/shape_check.h"
 #include "planner/graph/shared_parameters.h"

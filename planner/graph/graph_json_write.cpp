@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/torch_types.h"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "autotune/text/json_text.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 

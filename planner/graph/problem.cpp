@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

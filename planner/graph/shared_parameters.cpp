@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

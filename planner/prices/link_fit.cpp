@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

@@ -13,7 +13,7 @@
 #include <queue>
 #include <tuple>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/solver/memory_cuts.h"
 
 namespace seqtile::planner {

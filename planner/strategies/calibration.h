@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/fields.h"
+#include "seqtile/op.h"
 #include "planner/strategies/operator_rule.h"
 
 namespace seqtile::planner {

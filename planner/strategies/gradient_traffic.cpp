@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/strategies/calibrated_strategies.h"
 
 namespace seqtile::planner {

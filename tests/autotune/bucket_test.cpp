@@ -1,10 +1,10 @@
 // tests/autotune/bucket_test.cpp -- every length has exactly one bucket, and the ladder never changes.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 
 #include <catch2/catch.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -1,11 +1,11 @@
 // tests/autotune/config_space_test.cpp -- enumeration, refusals and hashes of configuration spaces; the registry.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/config_space.h"
-#include "jit/ir/function.h"
+#include "seqtile/op.h"
+#include "seqtile/ir.h"
 
 #include <catch2/catch.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;

@@ -1,11 +1,11 @@
 // tests/autotune/fields_test.cpp -- canonical text of fields, workloads and keys.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/fields.h"
+#include "seqtile/op.h"
 
 #include <catch2/catch.hpp>
 
-#include "autotune/tuner.h"
-#include "jit/base/error.h"
+#include "seqtile/tuner.h"
+#include "seqtile/error.h"
 #include "jit/base/hash.h"
 #include "tests/support/fakes/toy_ops.h"
 

@@ -1,11 +1,11 @@
 // tests/autotune/gpu_model_test.cpp -- the order of launches by the cost model of GPUs.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/gpu_model.h"
+#include "seqtile/op.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

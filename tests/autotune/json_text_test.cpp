@@ -7,7 +7,7 @@
 #include <random>
 
 #include "autotune/text/json_text.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::testing {
 namespace {

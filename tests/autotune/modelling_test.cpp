@@ -5,7 +5,7 @@
 #include <map>
 
 #include "autotune/tuning/session.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/fake_runner.h"
 #include "tests/support/fakes/toy_ops.h"

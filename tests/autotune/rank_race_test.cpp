@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <map>
 
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 #include "autotune/worker/process_runner.h"
 #include "autotune/worker/stats.h"
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/toy_ops.h"
 

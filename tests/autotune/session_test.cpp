@@ -7,7 +7,7 @@
 #include <set>
 
 #include "autotune/strategies/strategy.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/tuner_world.h"
 
 using namespace seqtile;

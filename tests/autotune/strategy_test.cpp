@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -1,14 +1,14 @@
 // tests/autotune/tune_test.cpp -- tune() as users call it, with real kernels, processes and files.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
 #include <set>
 
-#include "cache/artifact_db.h"
-#include "jit/base/error.h"
+#include "seqtile/stores.h"
+#include "seqtile/error.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/toy_ops.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "autotune/worker/stats.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/toy_ops.h"
 

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "autotune/bucket.h"
-#include "cache/tuning_store.h"
+#include "seqtile/op.h"
+#include "seqtile/stores.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::bench {

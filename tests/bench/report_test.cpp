@@ -12,7 +12,7 @@
 
 #include "bench/probe.h"
 #include "bench/stats.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::bench {
 namespace {

@@ -1,6 +1,6 @@
 // tests/cache/artifact_db_test.cpp -- compiled binaries come back bit for bit under the right key, or not at all.
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/device_lock.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/cache/support.h"
 
 using namespace seqtile;

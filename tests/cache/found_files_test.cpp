@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <regex>
 
-#include "cache/artifact_db.h"
+#include "seqtile/stores.h"
 #include "jit/base/hash.h"
 #include "tests/cache/support.h"
 

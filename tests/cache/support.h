@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::test {

@@ -1,6 +1,6 @@
 // tests/cache/tuning_store_test.cpp -- rows of tuning.db are read back unchanged, and people can read the file.
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 #include <algorithm>
 #include <cmath>

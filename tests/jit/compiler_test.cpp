@@ -1,6 +1,6 @@
 // tests/jit/compiler_test.cpp -- the compiler's stages in order, from any number of threads, with clear refusals.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "jit/base/error.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "tests/support/kernels/sample_kernels.h"
 
 namespace seqtile {

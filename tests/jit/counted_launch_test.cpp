@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 

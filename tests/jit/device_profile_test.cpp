@@ -1,11 +1,11 @@
 // tests/jit/device_profile_test.cpp -- GPUs that are not here: their facts, their keys, and their refusals.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 

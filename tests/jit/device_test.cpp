@@ -1,6 +1,6 @@
 // tests/jit/device_test.cpp -- memory, streams, events and graphs by the interface of all devices.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
+#include "seqtile/builder.h"
 
 namespace seqtile {
 namespace {

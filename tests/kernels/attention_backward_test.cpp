@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "jit/ir/row_alignment.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/kernel_table.h"
 

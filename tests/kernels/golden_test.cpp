@@ -15,9 +15,9 @@
 #include <fmt/format.h>
 
 #include "jit/base/hash.h"
-#include "jit/compiler.h"
-#include "jit/ir/builder.h"
-#include "kernels/registry.h"
+#include "seqtile/compiler.h"
+#include "seqtile/builder.h"
+#include "seqtile/operations.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/references/golden.h"
 

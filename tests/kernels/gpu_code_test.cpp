@@ -9,10 +9,10 @@
 #include <iostream>
 #include <regex>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "autotune/worker/count.h"
 #include "jit/codegen/nvptx/ptxas.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

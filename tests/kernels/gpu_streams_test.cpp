@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "jit/compiler.h"
-#include "jit/ir/builder.h"
+#include "seqtile/compiler.h"
+#include "seqtile/builder.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

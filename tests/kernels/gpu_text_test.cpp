@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/references/golden.h"
 

@@ -11,9 +11,9 @@
 
 #include "autotune/call/device_mirror.h"
 #include "autotune/call/problem.h"
-#include "autotune/engine.h"
-#include "jit/compiler.h"
-#include "kernels/registry.h"
+#include "seqtile/engine.h"
+#include "seqtile/compiler.h"
+#include "seqtile/operations.h"
 #include "tests/cache/support.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/guarded_call.h"

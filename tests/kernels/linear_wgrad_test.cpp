@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "kernels/linear/linear_wgrad.h"
-#include "kernels/registry.h"
+#include "seqtile/engine.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/operations.h"
 #include "tests/cache/support.h"
 #include "tests/support/kernels/kernel_table.h"
 

@@ -1,6 +1,6 @@
 // tests/kernels/rope_test.cpp -- rope's angles up to position 2^24 - 1, and its table.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rows/rope.h"
+#include "seqtile/ops/rows.h"
 
 #include <catch2/catch.hpp>
 
@@ -8,9 +8,9 @@
 #include <numbers>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "jit/base/error.h"
-#include "kernels/registry.h"
+#include "seqtile/engine.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {

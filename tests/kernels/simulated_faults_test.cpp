@@ -9,7 +9,7 @@
 
 #include "autotune/call/problem.h"
 #include "autotune/engine/launch.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/device/sim_device.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/guarded_call.h"

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "kernels/registry.h"
+#include "seqtile/operations.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/kernels/table_tests.h"
 

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <thread>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
+#include "seqtile/device.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 #include <fmt/format.h>

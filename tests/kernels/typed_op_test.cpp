@@ -4,13 +4,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "kernels/attention/attention_forward.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/op/op_config.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/rows/embedding.h"
-#include "kernels/rows/rope.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/kernel.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 using namespace seqtile;

@@ -2,21 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "autotune/bucket.h"
-#include "jit/base/error.h"
-#include "kernels/act/act_and_mul.h"
-#include "kernels/act/act_and_mul_backward.h"
-#include "kernels/attention/attention_backward.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/linear/linear.h"
-#include "kernels/linear/linear_wgrad.h"
-#include "kernels/norm/layer_norm.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/norm/rms_norm_backward.h"
-#include "kernels/registry.h"
-#include "kernels/rows/embedding.h"
-#include "kernels/rows/rope.h"
-#include "kernels/rows/softmax.h"
+#include "seqtile/op.h"
+#include "seqtile/error.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/operations.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

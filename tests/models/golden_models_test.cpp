@@ -15,10 +15,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "autotune/engine.h"
-#include "jit/base/error.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/registry.h"
+#include "seqtile/engine.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
+#include "seqtile/operations.h"
 #include "models/file/model_file.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_runner.h"

@@ -1,14 +1,13 @@
 // tests/models/layer_program_test.cpp -- steps of models of every form: wires of arguments, fused norms.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/layer_program.h"
+#include "seqtile/model.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>
 
-#include "jit/base/error.h"
-#include "models/layers/model_ranks.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

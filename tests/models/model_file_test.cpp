@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "models/file/model_description.h"
 #include "models/file/model_file.h"
 #include "models/file/model_types.h"

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "jit/base/error.h"
-#include "models/layers/model_ranks.h"
+#include "seqtile/error.h"
+#include "seqtile/model.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

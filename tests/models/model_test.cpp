@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "models/file/model_file.h"
-#include "models/layers/model_operations.h"
+#include "seqtile/model.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "jit/base/error.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/registry.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
+#include "seqtile/operations.h"
 #include "models/file/model_file.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_plans.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "models/file/model_file.h"
 
 namespace seqtile::testing {

@@ -12,6 +12,7 @@
 namespace seqtile::testing {
 
 using namespace planner;
+using planner::Graph;  // not a graph of launches
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/planner/plan_files.h"
 #include "tests/support/temp_folder.h"
 

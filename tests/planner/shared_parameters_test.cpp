@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/shared_parameters.h"
 #include "planner/strategies/gradient_traffic.h"
@@ -15,6 +15,7 @@
 namespace seqtile::testing {
 
 using namespace planner;
+using planner::Graph;  // not a graph of launches
 
 namespace {
 

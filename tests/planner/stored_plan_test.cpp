@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/graph/graph_json.h"

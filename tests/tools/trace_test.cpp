@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tools/cli/requests/trace_cells.h"
 
 namespace seqtile::cli {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 

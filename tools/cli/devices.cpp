@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "jit/base/error.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 

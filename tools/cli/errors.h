@@ -9,7 +9,7 @@
 #include <atomic>
 #include <string>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cli {
 

@@ -12,9 +12,9 @@
 #include <system_error>
 #include <vector>
 
-#include "autotune/runner.h"
-#include "jit/compiler.h"
-#include "kernels/registry.h"
+#include "seqtile/tuner.h"
+#include "seqtile/compiler.h"
+#include "seqtile/operations.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "models/layers/model_operations.h"
-#include "models/layers/model_ranks.h"
+#include "seqtile/model.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/ranks/ranks.h"
 

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
-#include "cache/artifact_db.h"
-#include "cache/tuning_store.h"
-#include "jit/device/device.h"
+#include "seqtile/op.h"
+#include "seqtile/stores.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cli {
 

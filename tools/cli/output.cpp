@@ -18,7 +18,7 @@
 #include "cache/database/files.h"
 #include "cache/database/text.h"
 #include "jit/base/descriptor.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
 
 namespace seqtile::cli {
@@ -44,10 +44,9 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
 }
 
 [[noreturn]] void refuse_to_write(const std::string& flag, const std::string& path, int error) {
-  throw Error(ErrorCode::io,
-              fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free "
-                          "space, or name another file",
-                          flag, path, std::strerror(error)));
+  throw Error(ErrorCode::io, fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free "
+                                         "space, or name another file",
+                                         flag, path, std::strerror(error)));
 }
 
 /// Removes control characters, which are instructions to a terminal; names of nodes, models and files may have them.

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::cli {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
 
 namespace seqtile::cli {

@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 
-#include "autotune/engine.h"
-#include "autotune/tuner.h"
-#include "cache/tuning_store.h"
+#include "seqtile/engine.h"
+#include "seqtile/tuner.h"
+#include "seqtile/stores.h"
 #include "tools/cli/requests/request_plan.h"
 
 namespace seqtile::cli {

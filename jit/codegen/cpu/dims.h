@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::cpu {
 

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
 

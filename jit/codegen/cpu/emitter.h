@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "jit/base/dtype.h"
+#include "seqtile/tensor.h"
 #include "jit/codegen/control_flow.h"
-#include "jit/device/target.h"
+#include "seqtile/target.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #if SEQTILE_LLVM_SANITIZERS
 #include <llvm/IR/Constants.h>

@@ -1,7 +1,7 @@
 // jit/codegen/cpu/instrument.h -- checks in generated code for the sanitizer of this process; for tests.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "jit/codegen/options.h"
+#include "seqtile/target.h"
 
 namespace llvm {
 class Module;

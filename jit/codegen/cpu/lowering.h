@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "jit/device/target.h"
-#include "jit/ir/function.h"
+#include "seqtile/target.h"
+#include "seqtile/ir.h"
 
 namespace llvm {
 class LLVMContext;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/object.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/forever.h"
 #include "jit/codegen/cpu/blob.h"
 #include "jit/codegen/cpu/instrument.h"

@@ -3,9 +3,8 @@
 #pragma once
 #include <string>
 
-#include "jit/codegen/options.h"
-#include "jit/device/kernel.h"
-#include "jit/device/target.h"
+#include "seqtile/target.h"
+#include "seqtile/device.h"
 
 namespace llvm {
 class Module;

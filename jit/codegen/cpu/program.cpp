@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 

@@ -15,7 +15,7 @@
 #include "jit/codegen/cpu/dims.h"
 #include "jit/codegen/cpu/emitter.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::cpu {
 
@@ -216,8 +216,8 @@ class Program {
     int mr = 0, nr = 0;
     DType compute = DType::f32;
     enum class Form { outer, dot, transposed } form = Form::outer;
-    bool in_matrix_registers = false;    ///< forms outer and transposed, by the kernel for them
-    bool accumulate = false;             ///< the initial values were copied into c
+    bool in_matrix_registers = false;                 ///< forms outer and transposed, by the kernel for them
+    bool accumulate = false;                          ///< the initial values were copied into c
     llvm::Value *rows = nullptr, *columns = nullptr;  ///< how many of the tile are computed
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };

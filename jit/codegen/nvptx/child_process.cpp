@@ -18,7 +18,7 @@
 #include <cstring>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

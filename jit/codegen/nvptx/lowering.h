@@ -3,10 +3,9 @@
 #pragma once
 #include <string>
 
-#include "jit/codegen/options.h"
-#include "jit/device/kernel.h"
-#include "jit/device/target.h"
-#include "jit/ir/function.h"
+#include "seqtile/target.h"
+#include "seqtile/device.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::nvptx {
 

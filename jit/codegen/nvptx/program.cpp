@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/codegen/dense_strides.h"
 #include "jit/ir/length_sizes.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"

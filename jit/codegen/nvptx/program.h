@@ -24,8 +24,8 @@
 #include "jit/codegen/nvptx/emitter.h"
 #include "jit/codegen/nvptx/hopper/tma_plan.h"
 #include "jit/codegen/nvptx/layout/linear_layout.h"
-#include "jit/device/kernel.h"
-#include "jit/ir/function.h"
+#include "seqtile/device.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::nvptx {
 

@@ -17,7 +17,7 @@
 
 #include "jit/abi/cubin.h"
 #include "jit/base/env.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/log.h"
 
 #include <fmt/format.h>

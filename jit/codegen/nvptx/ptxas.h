@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "jit/codegen/nvptx/child_process.h"
-#include "jit/codegen/options.h"
+#include "seqtile/target.h"
 
 namespace seqtile::nvptx {
 

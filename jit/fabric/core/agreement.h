@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "jit/base/error.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/error.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::fabric {
 

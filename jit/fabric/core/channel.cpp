@@ -1,13 +1,13 @@
-// jit/fabric/core/channel.cpp -- see jit/fabric/core/channel.h.
+// jit/fabric/core/channel.cpp -- see seqtile/fabric.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/core/channel.h"
+#include "seqtile/fabric.h"
 
 #include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 
 namespace seqtile {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::fabric {
 

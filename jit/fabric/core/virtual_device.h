@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
-#include "jit/base/error.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 
 namespace seqtile::fabric {
 

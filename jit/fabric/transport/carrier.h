@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/fabric/core/wait.h"
 #include "jit/fabric/transport/node_link.h"
 

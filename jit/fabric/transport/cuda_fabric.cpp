@@ -8,7 +8,7 @@
 // announced a block, it is freed. Blocks that remain at the end go with the process.
 #include "jit/fabric/transport/cuda_memory_link.h"
 
-#include "jit/fabric/transport/cuda_fabric.h"
+#include "seqtile/fabric.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,8 +21,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/transport/node_fabric.h"

@@ -1,10 +1,10 @@
 // jit/fabric/transport/cuda_memory_link.h -- ranks on GPUs of their own, by the driver that is given; see
-// jit/fabric/transport/cuda_fabric.h.
+// seqtile/fabric.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
 
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/runtime/cuda/cuda_driver.h"
 
 namespace seqtile::fabric {

@@ -1,9 +1,9 @@
-// jit/fabric/transport/mpi_fabric.cpp -- see jit/fabric/transport/mpi_fabric.h.
+// jit/fabric/transport/mpi_fabric.cpp -- see seqtile/mpi_fabric.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // On each node its first rank makes the memory that its ranks share. Processes that mpirun has started cannot inherit
 // it: they open it by what the system calls that rank's descriptor, so it still has no name that could be left behind.
-#include "jit/fabric/transport/mpi_fabric.h"
+#include "seqtile/mpi_fabric.h"
 
 #include <mpi.h>
 
@@ -16,9 +16,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/base/descriptor.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/transport/mpi_link.h"
 #include "jit/fabric/transport/node_fabric.h"

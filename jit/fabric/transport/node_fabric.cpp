@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "jit/abi/outbox_block.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/transport/carrier.h"
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/transport/node_link.h"
 
 namespace seqtile::fabric {

@@ -20,10 +20,10 @@
 #include <unistd.h>
 
 #include "jit/base/descriptor.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/core/wait.h"
 #include "jit/fabric/transport/node_fabric.h"

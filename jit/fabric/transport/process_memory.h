@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "jit/base/descriptor.h"
-#include "jit/base/error.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/error.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::fabric {
 

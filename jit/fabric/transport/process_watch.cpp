@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <sys/syscall.h>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/fabric/transport/process_memory.h"
 
 namespace seqtile::fabric {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/core/wait.h"
 

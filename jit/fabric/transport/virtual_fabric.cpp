@@ -1,7 +1,7 @@
 // jit/fabric/transport/virtual_fabric.cpp -- ranks that share one GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/core/virtual_device.h"
 

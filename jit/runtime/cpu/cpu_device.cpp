@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "jit/abi/program_fn.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/runtime/cpu/host_memory.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // jit/runtime/cpu/cpu_device.h -- facts of the host CPU, for device.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cpu {
 

@@ -1,13 +1,13 @@
-// jit/runtime/cpu/executor.cpp -- our own fixed pool of threads; see jit/device/executor.h.
+// jit/runtime/cpu/executor.cpp -- our own fixed pool of threads; see seqtile/device.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A run is open from the moment its description is published until its items are handed out. Workers join an open
 // run by raising the count in `state_`; the caller closes it and waits for that count to fall to zero. So a worker that
 // wakes too late simply does not join, and the description is never rewritten under a reader. Items are handed out in
 // shrinking chunks (half of an even share of what is left): long contiguous stretches first, single items at the end.
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 
@@ -149,9 +149,9 @@ class PoolExecutor final : public Executor {
   Task task_ = nullptr;
   void* context_ = nullptr;
   std::atomic<bool> is_busy_{false}, is_stopping_{false};
-  alignas(64) std::atomic<int64_t> next_{0};     ///< first item that is not handed out
-  alignas(64) std::atomic<uint32_t> state_{0};   ///< kOpen | joined workers
-  alignas(64) std::atomic<uint32_t> epoch_{0};   ///< raised once a run; what idle workers wait on
+  alignas(64) std::atomic<int64_t> next_{0};    ///< first item that is not handed out
+  alignas(64) std::atomic<uint32_t> state_{0};  ///< kOpen | joined workers
+  alignas(64) std::atomic<uint32_t> epoch_{0};  ///< raised once a run; what idle workers wait on
 };
 
 }  // namespace

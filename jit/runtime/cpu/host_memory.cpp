@@ -9,7 +9,7 @@
 #include <cstring>
 #include <optional>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

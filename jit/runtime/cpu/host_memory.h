@@ -4,7 +4,7 @@
 // Memory and streams have no state and are thread-safe. There is one stream, the null one. Its work is done when the
 // call returns.
 #pragma once
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cpu {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "jit/base/error.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_driver.h"
 
 namespace seqtile::cuda {

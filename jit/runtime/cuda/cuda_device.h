@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "jit/device/device.h"
-#include "jit/device/gpu_facts.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
 #include "jit/runtime/cuda/cuda_driver.h"
 
 namespace seqtile::cuda {

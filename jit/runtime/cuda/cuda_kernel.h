@@ -3,8 +3,8 @@
 #pragma once
 #include <span>
 
-#include "jit/device/device.h"
-#include "jit/device/gpu_facts.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
 #include "jit/runtime/cuda/cuda_context.h"
 #include "jit/runtime/cuda/tensor_map.h"
 

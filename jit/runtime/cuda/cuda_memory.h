@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_context.h"
 
 namespace seqtile::cuda {

@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_context.h"
 
 namespace seqtile::cuda {

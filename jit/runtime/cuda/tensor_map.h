@@ -8,7 +8,7 @@
 #pragma once
 #include <span>
 
-#include "jit/device/kernel.h"
+#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_context.h"
 
 namespace seqtile::cuda {

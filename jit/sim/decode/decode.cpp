@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/decode/decode_operands.h"
 #include "jit/sim/values/fragments.h"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ptx/address.h"
 #include "jit/ptx/ptx_declarations.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/device/counted_launch.h"
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/device/sim_device.h"
 
 namespace seqtile {

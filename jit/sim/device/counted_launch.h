@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "jit/device/kernel.h"
+#include "seqtile/device.h"
 
 namespace seqtile {
 

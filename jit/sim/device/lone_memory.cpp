@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

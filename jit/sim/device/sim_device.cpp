@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/device/sim_memory.h"
 #include "jit/sim/device/sim_world.h"
 #include "jit/sim/memory/sim_tensor_map.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "jit/sim/exec/machine.h"
 
 namespace seqtile::sim {

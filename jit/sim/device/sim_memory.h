@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "jit/sim/device/lone_memory.h"
 #include "jit/sim/device/sim_streams.h"
 #include "jit/sim/device/sim_world.h"

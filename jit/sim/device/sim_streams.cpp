@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

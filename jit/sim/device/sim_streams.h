@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::sim {
 

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <vector>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/exec/machine.h"
 
 namespace seqtile::sim {

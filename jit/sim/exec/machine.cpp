@@ -9,7 +9,7 @@
 #include <cstring>
 #include <exception>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/exec/cohort.h"
 
 namespace seqtile::sim {

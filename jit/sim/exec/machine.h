@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 #include "jit/sim/checks/counters.h"
 #include "jit/sim/checks/memory_map.h"
 #include "jit/sim/checks/report.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/exec/cohort.h"
 
 namespace seqtile::sim {

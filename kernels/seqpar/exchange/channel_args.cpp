@@ -6,10 +6,10 @@
 #include <array>
 #include <cstring>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/fabric/core/wait.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "seqtile/kernel.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

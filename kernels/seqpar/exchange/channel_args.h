@@ -9,7 +9,7 @@
 #include <functional>
 #include <optional>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/exchange.h"
 
 namespace seqtile::kernels::seqpar {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/abi/outbox_block.h"
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -115,7 +115,7 @@ Var Exchange::most_chunks(int phase) {
   return b_.cdiv(rows, shape.chunk_rows);
 }
 
-// As the function of row_layout.h.
+// As the function of seqtile/seqpar.h.
 Var Exchange::most_rows(Var length) {
   if (shape_.layout == RowLayout::contiguous) return b_.cdiv(length, shape_.world_size);
   return b_.cdiv(length, 2 * shape_.world_size) * 2;

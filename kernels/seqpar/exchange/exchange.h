@@ -11,17 +11,17 @@
 //   ex.last_role();
 //   ex.leave(outputs);
 //
-// Rows: row_layout.h says which a rank owns. A rank without rows has one empty chunk.
+// Rows: RowLayout says which a rank owns. A rank without rows has one empty chunk.
 #pragma once
 #include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "jit/abi/timeline_block.h"
+#include "seqtile/abi.h"
 #include "jit/fabric/core/protocol.h"
-#include "jit/ir/builder.h"
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "seqtile/builder.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

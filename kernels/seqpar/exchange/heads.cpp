@@ -1,6 +1,6 @@
-// kernels/seqpar/exchange/heads.cpp -- see heads.h.
+// kernels/seqpar/exchange/heads.cpp -- see seqtile/seqpar.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/exchange/heads.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

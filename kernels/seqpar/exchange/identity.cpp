@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/base/hash.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "autotune/fields.h"
+#include "seqtile/op.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::kernels::seqpar {
 

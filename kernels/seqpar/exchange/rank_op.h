@@ -30,10 +30,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/op/typed_op.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/identity.h"
-#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/seqpar/exchange/channel_args.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -1,6 +1,6 @@
-// kernels/seqpar/exchange/rank_tensors.cpp -- see rank_tensors.h.
+// kernels/seqpar/exchange/rank_tensors.cpp -- see seqtile/seqpar.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

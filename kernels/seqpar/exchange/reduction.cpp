@@ -10,10 +10,10 @@
 
 #include <algorithm>
 
-#include "jit/abi/channel_block.h"
+#include "seqtile/abi.h"
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

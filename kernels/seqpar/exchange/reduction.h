@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 
 namespace seqtile::kernels::seqpar {

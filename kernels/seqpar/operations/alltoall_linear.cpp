@@ -1,16 +1,16 @@
-// kernels/seqpar/operations/alltoall_linear.cpp -- see alltoall_linear.h.
+// kernels/seqpar/operations/alltoall_linear.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs, in order: those that send each rank its rows, this one's own too, chunk by chunk; the tiles of own rows,
 // which await the chunks of all ranks; one that awaits the rest.
-#include "kernels/seqpar/operations/alltoall_linear.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/product_tiles.h"

@@ -1,15 +1,13 @@
-// kernels/seqpar/operations/collectives.cpp -- see collectives.h.
+// kernels/seqpar/operations/collectives.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/operations/collectives.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
-#include "kernels/op/row_kernel.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/op/tolerance.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/exchange/reduction.h"

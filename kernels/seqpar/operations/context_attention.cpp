@@ -1,12 +1,12 @@
-// kernels/seqpar/operations/context_attention.cpp -- see context_attention.h.
+// kernels/seqpar/operations/context_attention.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/operations/context_attention.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 
 #include "jit/base/forever.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/patterns/context_attention_kernel.h"
 #include "kernels/seqpar/patterns/context_op.h"

@@ -1,12 +1,12 @@
-// kernels/seqpar/operations/context_attention_backward.cpp -- see context_attention_backward.h.
+// kernels/seqpar/operations/context_attention_backward.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 
 #include "jit/base/forever.h"
-#include "kernels/attention/attention_backward.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/patterns/context_attention_backward_kernel.h"
 #include "kernels/seqpar/patterns/context_op.h"

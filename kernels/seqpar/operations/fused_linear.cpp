@@ -1,13 +1,13 @@
-// kernels/seqpar/operations/fused_linear.cpp -- see fused_linear.h.
+// kernels/seqpar/operations/fused_linear.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/operations/fused_linear.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
-#include "kernels/op/tolerance.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"

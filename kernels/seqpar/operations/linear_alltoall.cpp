@@ -1,10 +1,10 @@
-// kernels/seqpar/operations/linear_alltoall.cpp -- see linear_alltoall.h.
+// kernels/seqpar/operations/linear_alltoall.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs, in order: the tiles of what rank + 1 gets, of what rank + 2 gets, ..., whose last one of a chunk publishes
 // it; the own tiles, while those are under way; those that take over what has come; one that awaits the rest. In the
 // staging a row of a source has the receiver's columns of queries, keys and values side by side.
-#include "kernels/seqpar/operations/linear_alltoall.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/rank_op.h"

@@ -1,11 +1,11 @@
-// kernels/seqpar/operations/matmul_backward.cpp -- see matmul_backward.h.
+// kernels/seqpar/operations/matmul_backward.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/operations/matmul_backward.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 
 #include "kernels/linear/linear_tile.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"

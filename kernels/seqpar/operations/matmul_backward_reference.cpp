@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 

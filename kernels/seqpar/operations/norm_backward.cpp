@@ -1,9 +1,9 @@
-// kernels/seqpar/operations/norm_backward.cpp -- see norm_backward.h.
+// kernels/seqpar/operations/norm_backward.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs, in order: those of rms_norm_backward, of which the last one to end sends the rank's sum to every rank, this
 // one too; one that adds up what has come; one that awaits the rest.
-#include "kernels/seqpar/operations/norm_backward.h"
+#include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 
 #include <array>
 
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/program_kinds.h"

@@ -6,8 +6,8 @@
 #pragma once
 #include <functional>
 
-#include "autotune/op_def.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "seqtile/op.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 

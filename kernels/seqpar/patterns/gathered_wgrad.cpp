@@ -3,7 +3,7 @@
 #include "kernels/seqpar/patterns/gathered_wgrad.h"
 
 #include "jit/base/cdiv.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/linear/linear_tile.h"
-#include "kernels/linear/linear_wgrad.h"
+#include "seqtile/ops/linear.h"
 #include "kernels/seqpar/exchange/exchange.h"
 
 namespace seqtile::kernels::seqpar {

@@ -3,7 +3,7 @@
 #include "kernels/seqpar/patterns/linear_reduce.h"
 
 #include "kernels/linear/linear_tile.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 
 namespace seqtile::kernels::seqpar {

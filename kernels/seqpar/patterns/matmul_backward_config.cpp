@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"

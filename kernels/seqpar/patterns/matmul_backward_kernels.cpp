@@ -9,7 +9,7 @@
 #include <array>
 
 #include "kernels/linear/linear_tile.h"
-#include "kernels/op/row_kernel.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"

@@ -4,8 +4,8 @@
 #pragma once
 #include <vector>
 
-#include "kernels/linear/linear_wgrad.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/seqpar.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 

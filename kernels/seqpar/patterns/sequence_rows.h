@@ -2,12 +2,12 @@
 // by.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "jit/ir/builder.h"
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "seqtile/builder.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 
-/// row_layout.h in Vars. In every layout a rank's rows are in the order of the sequence.
+/// The functions of RowLayout in Vars. In every layout a rank's rows are in the order of the sequence.
 class SequenceRows {
  public:
   SequenceRows(KernelBuilder& b, RowLayout layout, int world_size, Var length)

@@ -7,9 +7,9 @@
 #include <random>
 #include <thread>
 
-#include "kernels/linear/linear.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/registry.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/operations.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;

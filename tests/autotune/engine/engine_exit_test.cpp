@@ -12,8 +12,8 @@
 #include <iterator>
 #include <utility>
 
-#include "autotune/engine.h"
-#include "cache/tuning_store.h"
+#include "seqtile/engine.h"
+#include "seqtile/stores.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;

@@ -5,14 +5,12 @@
 #include <exception>
 #include <thread>
 
-#include "autotune/tuner.h"
-#include "cache/artifact_db.h"
-#include "jit/base/error.h"
-#include "kernels/registry.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "kernels/seqpar/operations/context_attention.h"
-#include "kernels/seqpar/operations/matmul_backward.h"
+#include "seqtile/tuner.h"
+#include "seqtile/stores.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <span>
 
-#include "cache/artifact_db.h"
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/stores.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
-#include "kernels/registry.h"
+#include "seqtile/operations.h"
 #include "tests/support/fakes/fake_op.h"
 #include "tests/support/ptx/cubin_header.h"
 

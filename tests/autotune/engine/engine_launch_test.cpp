@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "autotune/engine/launch.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;

@@ -1,13 +1,13 @@
 // tests/autotune/engine/graph_set_test.cpp -- a graph for each bucket.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/engine/graph_set.h"
+#include "seqtile/engine.h"
 
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 
 using namespace seqtile;
 

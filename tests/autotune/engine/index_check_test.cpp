@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autotune/engine/launch.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

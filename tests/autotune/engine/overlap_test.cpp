@@ -6,7 +6,7 @@
 #include <set>
 
 #include "autotune/engine/launch.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "autotune/tuning/session.h"
-#include "cache/artifact_db.h"
-#include "jit/base/error.h"
+#include "seqtile/stores.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
 #include "tests/support/fakes/fake_runner.h"
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "tests/support/fakes/emulated_device.h"
 #include "tests/support/ptx/llvm_kernel.h"
 

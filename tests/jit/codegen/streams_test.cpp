@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::testing {
 namespace {

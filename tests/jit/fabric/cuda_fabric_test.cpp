@@ -1,6 +1,6 @@
 // tests/jit/fabric/cuda_fabric_test.cpp -- ranks on GPUs against a fake driver: the calls that each rank makes.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/transport/cuda_fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
 
 #include <catch2/catch.hpp>
@@ -8,8 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
-#include "jit/fabric/core/channel.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_cuda_driver.h"
 #include "tests/support/ranks/ranks.h"
 

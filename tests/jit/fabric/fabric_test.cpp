@@ -1,6 +1,6 @@
 // tests/jit/fabric/fabric_test.cpp -- ranks that meet, stay away or die; channels that start anew and grow.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -12,9 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
-#include "jit/fabric/core/channel.h"
 #include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;

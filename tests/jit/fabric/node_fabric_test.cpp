@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "jit/abi/outbox_block.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
 #include "tests/support/ranks/node_ranks.h"
 #include "tests/support/ranks/ranks.h"

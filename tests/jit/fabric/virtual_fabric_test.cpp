@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "tests/support/fakes/fake_cuda_driver.h"
 #include "tests/support/ranks/ranks.h"

@@ -1,11 +1,11 @@
 // tests/jit/ir/builder_test.cpp -- operations that the kernel builder appends, folds, stretches and refuses.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ir/infer.h"
 
 namespace seqtile {

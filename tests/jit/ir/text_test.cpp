@@ -4,8 +4,8 @@
 #include <random>
 #include <set>
 
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 #include "tests/support/kernels/sample_kernels.h"
 #include "tests/support/references/golden.h"
 
@@ -37,7 +37,7 @@ TEST_CASE("text: a function with every operation round-trips", "[jit][ir]") {
   collect_kinds(function->body(), kinds);
 #define SEQTILE_OP(name, group, operands, results, regions, effects) \
   if (!kinds.contains(OpKind::name)) FAIL_CHECK("sample_every_op does not use " #name);
-#include "jit/ir/ops.def"
+#include "seqtile/ops.def"
 #undef SEQTILE_OP
 
   const std::string text = print(*function);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/base/error.h"
-#include "jit/ir/function.h"
+#include "seqtile/error.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 namespace {

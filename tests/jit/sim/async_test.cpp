@@ -1,7 +1,7 @@
 // tests/jit/sim/async_test.cpp -- cp.async, mbarriers, bulk and tensor copies, clusters: right, and with seeded faults.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/base/error.h"
-#include "jit/device/executor.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "jit/sim/memory/sim_tensor_map.h"
 #include "tests/jit/sim/sim_test.h"
 

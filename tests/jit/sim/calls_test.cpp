@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <numeric>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "jit/base/error.h"
-#include "jit/device/executor.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -4,7 +4,7 @@
 #include <span>
 #include <thread>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/device/sim_device.h"
 #include "jit/sim/device/sim_world.h"
 #include "tests/jit/sim/sim_test.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/sim/values/float_formats.h"
 #include "tests/jit/sim/sim_test.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 #include "tests/support/ptx/hopper_kernels.h"
 
 namespace seqtile::testing {

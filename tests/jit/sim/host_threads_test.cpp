@@ -1,6 +1,6 @@
 // tests/jit/sim/host_threads_test.cpp -- clusters of one grid on several host threads, and their shared memory.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -1,6 +1,6 @@
 // tests/jit/sim/parser_test.cpp -- PTX text becomes instructions with resolved names, or an error with its line.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/ptx/ptx_module.h"
 #include "tests/jit/sim/sim_test.h"
 

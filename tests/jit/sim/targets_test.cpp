@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/codegen/nvptx/child_process.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/sim/decode/decode.h"

@@ -3,7 +3,7 @@
 //
 // The columns of a row meet in one matrix, so any operands must give the bits of one rank. The result of one rank is
 // compared with f64.
-#include "kernels/seqpar/operations/alltoall_linear.h"
+#include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,8 +13,8 @@
 
 #include <fmt/core.h>
 
-#include "kernels/op/tensor_values.h"
-#include "kernels/seqpar/exchange/heads.h"
+#include "seqtile/kernel.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_op_run.h"
 

@@ -4,7 +4,7 @@
 // Random operands are compared with f64. Exact operands must give the bits of one rank: their queries and keys have no
 // column in common, so all scores are zero, and sums of small whole numbers are exact in any order. A missing or extra
 // query or key then shows.
-#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include <fmt/core.h>
 
 #include "kernels/attention/attention_backward_parts.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_op_run.h"

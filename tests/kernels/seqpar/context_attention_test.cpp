@@ -3,7 +3,7 @@
 //
 // Random operands are compared with f64. Exact operands, zero queries and small whole values, must give the bits of one
 // rank: their sums are exact in any order, so a missing or extra key shows.
-#include "kernels/seqpar/operations/context_attention.h"
+#include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include <fmt/core.h>
 
 #include "kernels/attention/attention_parts.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_op_run.h"
 #include "tests/support/ranks/sharded_rows.h"

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <random>
 
-#include "kernels/attention/attention_backward.h"
-#include "kernels/attention/attention_forward.h"
-#include "kernels/rows/rope.h"
-#include "kernels/seqpar/operations/context_attention.h"
-#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/ranks/sharded_layers.h"
 
 using namespace seqtile;

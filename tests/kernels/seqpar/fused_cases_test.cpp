@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "tests/support/kernels/kernel_table.h"
 
 using namespace seqtile;

@@ -10,11 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
-#include "kernels/registry.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "kernels/seqpar/operations/collectives.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 
@@ -280,8 +279,8 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
         refusal = error.what();
       }
       if (refusal !=
-          fmt::format("argument 'x': shares memory with 'y' but is not rows {} to {} of it, which rank {} of 2 owns; "
-                      "give it those rows, or memory of its own",
+          fmt::format("all_gather: argument 'x': shares memory with 'y' but is not rows {} to {} of it, which rank {} "
+                      "of 2 owns; give it those rows, or memory of its own",
                       first, first + rows - 1, rank))
         throw Error(ErrorCode::wrong_result, refusal);
     }

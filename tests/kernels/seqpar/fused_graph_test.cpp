@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "jit/base/error.h"
-#include "kernels/registry.h"
+#include "seqtile/ops/ranks.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "tests/support/ranks/graph_rank.h"
 #include "tests/support/ranks/rank_operations.h"
@@ -41,7 +41,7 @@ Workload attention() {
   return on_two_ranks("context_attention_forward",
                       {{"heads", 3}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}});
 }
-Workload attention_backward() {
+Workload context_backward() {
   return on_two_ranks("context_attention_backward",
                       {{"heads", 1}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}});
 }
@@ -159,7 +159,7 @@ TEST_CASE("fused graph: a set has a graph for each bucket, with the bucket's pla
 
 TEST_CASE("fused graph: another length on one rank is a record on all and NaN", "[seqpar][sim][graph]") {
   size_t turn = 0;
-  for (const Workload& workload : {gather(), reduce(), attention(), attention_backward()})
+  for (const Workload& workload : {gather(), reduce(), attention(), context_backward()})
     CHECK_NOTHROW(check_mismatch(kTargets[turn++ % std::size(kTargets)], workload));
 }
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "kernels/seqpar/operations/collectives.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/ranks/node_ranks.h"
 #include "tests/support/ranks/sharded_layers.h"
 

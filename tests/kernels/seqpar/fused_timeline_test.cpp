@@ -8,11 +8,11 @@
 #include <thread>
 #include <tuple>
 
-#include "jit/base/error.h"
-#include "jit/timeline/timeline.h"
-#include "kernels/registry.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/fused_linear.h"
+#include "seqtile/error.h"
+#include "seqtile/fabric.h"
+#include "seqtile/operations.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 

@@ -3,7 +3,7 @@
 //
 // An element is the same sum on each rank, so any operands must give each rank the bits of one rank's columns. The
 // result of one rank is compared with f64.
-#include "kernels/seqpar/operations/linear_alltoall.h"
+#include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 #include <fmt/core.h>
 
-#include "kernels/op/tensor_values.h"
-#include "kernels/seqpar/exchange/heads.h"
+#include "seqtile/kernel.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/ranks/rank_op_run.h"
 #include "tests/support/ranks/sharded_rows.h"

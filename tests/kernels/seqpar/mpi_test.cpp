@@ -1,6 +1,6 @@
 // tests/kernels/seqpar/mpi_test.cpp -- ranks that mpirun starts: mpirun -n 3 mpi_tests "[mpi]"
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/transport/mpi_fabric.h"
+#include "seqtile/mpi_fabric.h"
 
 #include <mpi.h>
 

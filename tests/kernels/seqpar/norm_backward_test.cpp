@@ -1,6 +1,6 @@
 // tests/kernels/seqpar/norm_backward_test.cpp -- a norm's gradients on every rank, its weight's over all rows.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/operations/norm_backward.h"
+#include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <fmt/core.h>
 
 #include "kernels/norm/rms_norm_backward_kernel.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/ranks/rank_op_run.h"
 #include "tests/support/ranks/sharded_rows.h"

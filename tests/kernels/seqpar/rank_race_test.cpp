@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "tests/support/ranks/rank_operations.h"
 
 using namespace seqtile;

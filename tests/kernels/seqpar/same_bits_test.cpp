@@ -12,7 +12,7 @@
 
 #include <fmt/core.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/ranks/op_on_ranks.h"
 #include "tests/support/ranks/rank_operations.h"
 #include "tests/support/ranks/rank_table.h"

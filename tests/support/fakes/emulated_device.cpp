@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/runtime/cpu/host_memory.h"
 
 #include <fmt/format.h>

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 
 namespace seqtile::testing {
 

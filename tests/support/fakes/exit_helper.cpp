@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "autotune/engine/engine_parts.h"
-#include "autotune/runner.h"
+#include "seqtile/tuner.h"
 #include "jit/base/process_exit.h"
-#include "jit/compiler.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/registry.h"
+#include "seqtile/compiler.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/operations.h"
 
 using namespace seqtile;
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/fakes/fake_device.h"
 
-#include "autotune/fields.h"
-#include "jit/base/error.h"
+#include "seqtile/op.h"
+#include "seqtile/error.h"
 
 namespace seqtile::test {
 namespace {

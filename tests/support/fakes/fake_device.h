@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "jit/runtime/cpu/host_memory.h"
 
 namespace seqtile::test {

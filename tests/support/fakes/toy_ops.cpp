@@ -7,9 +7,9 @@
 #include <sstream>
 #include <vector>
 
-#include "jit/abi/channel_block.h"
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/abi.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::test {
 namespace {

@@ -19,7 +19,7 @@
 #pragma once
 #include <string>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::test {
 

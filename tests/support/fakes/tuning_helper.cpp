@@ -5,9 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "autotune/runner.h"
-#include "autotune/tuner.h"
-#include "cache/artifact_db.h"
+#include "seqtile/tuner.h"
+#include "seqtile/stores.h"
 #include "tests/support/fakes/toy_ops.h"
 
 int main(int argc, char** argv) {

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "jit/base/hash.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::testing {
 

@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
-#include "jit/device/kernel.h"
-#include "jit/device/target.h"
-#include "jit/ir/function.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::testing {
 

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "autotune/call/problem.h"
-#include "jit/base/error.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::testing {
 

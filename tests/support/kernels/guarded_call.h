@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "tests/support/kernels/guarded_bytes.h"
 
 namespace seqtile::testing {

@@ -11,11 +11,11 @@
 #include <span>
 
 #include "autotune/call/device_mirror.h"
-#include "jit/base/error.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"
-#include "kernels/registry.h"
+#include "seqtile/operations.h"
 #include "tests/support/fakes/emulated_device.h"
 
 namespace seqtile::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "tests/support/kernels/guarded_call.h"
 #include "tests/support/kernels/kernel_runner.h"
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "autotune/op_def.h"
-#include "jit/device/device.h"
-#include "jit/ir/function.h"
+#include "seqtile/op.h"
+#include "seqtile/device.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::testing {
 

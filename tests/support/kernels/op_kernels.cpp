@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "jit/base/error.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::testing {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "jit/device/kernel.h"
-#include "jit/device/tensor.h"
-#include "jit/ir/function.h"
+#include "seqtile/device.h"
+#include "seqtile/tensor.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::testing {
 

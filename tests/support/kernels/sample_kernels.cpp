@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::testing {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 
-#include "jit/ir/function.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::testing {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/fabric/core/channel.h"
+#include "seqtile/fabric.h"
 #include "jit/sim/checks/memory_map.h"
 #include "tests/support/protocol/protocol_path.h"
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/protocol/protocol_model.h"
 
 namespace seqtile::test {

@@ -4,9 +4,9 @@
 #include <functional>
 #include <string_view>
 
-#include "jit/compiler.h"
-#include "jit/device/kernel.h"
-#include "jit/device/target.h"
+#include "seqtile/compiler.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
 
 namespace llvm {
 class IRBuilderBase;

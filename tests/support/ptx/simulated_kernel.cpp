@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/compiled.h"
 
 namespace seqtile::testing {

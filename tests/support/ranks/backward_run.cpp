@@ -7,8 +7,8 @@
 
 #include <fmt/core.h>
 
-#include "kernels/op/tensor_values.h"
-#include "kernels/seqpar/operations/matmul_backward.h"
+#include "seqtile/kernel.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing::backward {

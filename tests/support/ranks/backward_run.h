@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "tests/support/ranks/rank_op_run.h"
 
 namespace seqtile::testing::backward {

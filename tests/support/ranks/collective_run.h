@@ -15,8 +15,8 @@
 #include <fmt/core.h>
 
 #include "jit/base/cdiv.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/registry.h"
+#include "seqtile/kernel.h"
+#include "seqtile/operations.h"
 #include "tests/support/ranks/rank_op_run.h"
 
 namespace seqtile::testing {

@@ -13,8 +13,8 @@
 
 #include <fmt/core.h>
 
-#include "kernels/linear/linear.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "kernels/seqpar/patterns/linear_reduce.h"
 #include "tests/support/protocol/flag_recorder.h"

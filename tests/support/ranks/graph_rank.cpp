@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <span>
 
-#include "jit/base/error.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/registry.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
+#include "seqtile/operations.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/rank_tensors.h"
 #include "tests/support/ranks/ranks.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "autotune/engine/graph_set.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/engine.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::testing {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 #include "jit/fabric/transport/node_fabric.h"
 
 namespace seqtile::testing {

@@ -12,11 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "jit/abi/channel_block.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/abi.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/identity.h"
-#include "kernels/seqpar/exchange/ranks.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/ranks/rank_operations.h"
 #include "tests/support/ranks/rank_tensors.h"
 

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "autotune/call/problem.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
-#include "kernels/seqpar/exchange/ranks.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_table.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "tests/support/protocol/flag_recorder.h"
 #include "tests/support/ranks/rank_run.h"
 

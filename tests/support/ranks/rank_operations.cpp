@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "jit/base/error.h"
-#include "kernels/registry.h"
+#include "seqtile/error.h"
+#include "seqtile/operations.h"
 
 namespace seqtile::testing {
 namespace {

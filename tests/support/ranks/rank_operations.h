@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::testing {
 

@@ -15,8 +15,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"
 #include "tests/support/kernels/compiled.h"

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
-#include "jit/device/kernel.h"
-#include "jit/device/target.h"
-#include "jit/fabric/core/channel.h"
-#include "jit/ir/builder.h"
-#include "jit/ir/function.h"
+#include "seqtile/op.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
+#include "seqtile/fabric.h"
+#include "seqtile/builder.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::test {
 class FlagRecorder;

@@ -9,14 +9,7 @@
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/exchange/transfer.h"
-#include "kernels/seqpar/operations/alltoall_linear.h"
-#include "kernels/seqpar/operations/collectives.h"
-#include "kernels/seqpar/operations/context_attention.h"
-#include "kernels/seqpar/operations/context_attention_backward.h"
-#include "kernels/seqpar/operations/fused_linear.h"
-#include "kernels/seqpar/operations/linear_alltoall.h"
-#include "kernels/seqpar/operations/matmul_backward.h"
-#include "kernels/seqpar/operations/norm_backward.h"
+#include "seqtile/ops/ranks.h"
 
 namespace seqtile::testing {
 namespace {

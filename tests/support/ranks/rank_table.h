@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/exchange.h"
 
 namespace seqtile::testing {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "autotune/call/problem.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::testing {
 namespace {

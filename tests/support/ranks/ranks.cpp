@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/ranks/node_ranks.h"
 
 namespace seqtile::testing {

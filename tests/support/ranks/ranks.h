@@ -10,8 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "jit/base/error.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/error.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::testing {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "jit/device/tensor.h"
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "seqtile/tensor.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::testing {
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "jit/codegen/cpu/lowering.h"
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/guarded_bytes.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/device/device.h"
+#include "seqtile/device.h"
 #include "tests/support/kernels/operands.h"
 
 namespace seqtile::testing {

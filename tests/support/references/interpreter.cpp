@@ -6,7 +6,7 @@
 #include <functional>
 #include <unordered_map>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/references/interpreter_values.h"
 
 namespace seqtile::testing {

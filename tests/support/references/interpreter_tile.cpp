@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::testing {
 

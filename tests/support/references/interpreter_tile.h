@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "jit/device/tensor.h"
-#include "jit/ir/function.h"
+#include "seqtile/tensor.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::testing {
 

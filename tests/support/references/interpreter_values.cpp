@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile::testing {
 

@@ -7,7 +7,7 @@
 #include <exception>
 #include <stdexcept>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/graph/graph_json.h"

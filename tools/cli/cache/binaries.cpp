@@ -12,8 +12,8 @@
 #include <set>
 
 #include "autotune/engine/usable.h"
-#include "autotune/tuner.h"
-#include "jit/base/error.h"
+#include "seqtile/tuner.h"
+#include "seqtile/error.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"

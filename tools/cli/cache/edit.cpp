@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/cache/records.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::cli {
 namespace {

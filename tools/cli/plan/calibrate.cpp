@@ -7,11 +7,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "autotune/tuner.h"
-#include "kernels/act/act_and_mul.h"
-#include "kernels/linear/linear.h"
-#include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/operations/collectives.h"
+#include "seqtile/tuner.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/ops/ranks.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {

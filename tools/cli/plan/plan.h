@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "models/file/model.h"
+#include "seqtile/model.h"
 #include "tools/cli/command.h"
 #include "tools/cli/plan/plan_pricing.h"
 

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/solver/calibrated_problem.h"

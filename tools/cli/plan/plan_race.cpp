@@ -14,7 +14,7 @@
 #include <random>
 #include <thread>
 
-#include "kernels/op/tensor_values.h"
+#include "seqtile/kernel.h"
 #include "tools/cli/options.h"
 #include "tools/cli/ranks/ranks.h"
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "autotune/engine/usable.h"
-#include "autotune/tuner.h"
-#include "jit/base/error.h"
+#include "seqtile/tuner.h"
+#include "seqtile/error.h"
 #include "jit/base/hash.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::cli {
 namespace {

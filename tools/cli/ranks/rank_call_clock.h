@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "jit/timeline/timeline.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::cli {
 

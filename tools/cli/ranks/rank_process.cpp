@@ -19,7 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "jit/fabric/transport/mpi_fabric.h"
+#include "seqtile/mpi_fabric.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::cli {
 

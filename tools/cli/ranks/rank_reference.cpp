@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/linear/linear.h"
-#include "kernels/op/tensor_values.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::cli {
 namespace {

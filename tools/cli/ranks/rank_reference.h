@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "autotune/op_def.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/op.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::cli {
 

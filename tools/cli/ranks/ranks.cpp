@@ -13,9 +13,9 @@
 #include <system_error>
 #include <thread>
 
-#include "autotune/bucket.h"
-#include "jit/fabric/transport/cuda_fabric.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/op.h"
+#include "seqtile/fabric.h"
+#include "seqtile/seqpar.h"
 #include "tools/cli/model_requests.h"
 
 namespace seqtile::cli {

@@ -11,10 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "autotune/tuner.h"
-#include "jit/fabric/core/channel.h"
-#include "jit/fabric/core/fabric.h"
+#include "seqtile/engine.h"
+#include "seqtile/tuner.h"
+#include "seqtile/fabric.h"
 #include "tools/cli/command.h"
 #include "tools/cli/ranks/rank_process.h"
 #include "tools/cli/served_operation.h"

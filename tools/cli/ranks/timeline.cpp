@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/call/problem.h"
-#include "autotune/engine.h"
-#include "jit/timeline/timeline.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "seqtile/engine.h"
+#include "seqtile/fabric.h"
+#include "seqtile/seqpar.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"

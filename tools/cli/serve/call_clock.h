@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cli {
 

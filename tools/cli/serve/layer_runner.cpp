@@ -11,9 +11,9 @@
 #include <set>
 
 #include "autotune/call/device_mirror.h"
-#include "jit/base/error.h"
-#include "kernels/op/tensor_values.h"
-#include "models/layers/model_ranks.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
+#include "seqtile/model.h"
 #include "tools/cli/ranks/rank_reference.h"
 #include "tools/cli/ranks/ranks.h"
 

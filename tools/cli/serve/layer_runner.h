@@ -1,7 +1,7 @@
 // tools/cli/serve/layer_runner.h -- executes one decoder layer for planned calls and checks sampled rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of a layer are the steps of models/layers/layer_program.h: for each argument of an operation, the buffer
+// The stages of a layer are the steps of seqtile/model.h: for each argument of an operation, the buffer
 // that it reads or writes. Buffers are shared by name, so that the output of a stage is the input of a later stage;
 // weights belong to their stage. The stages run one after the other, as in a server. No stage overwrites a buffer that
 // another stage has read, so that each output can be compared with OpDef::reference afterwards. With ranks, each rank
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "jit/fabric/core/channel.h"
-#include "models/layers/layer_program.h"
+#include "seqtile/fabric.h"
+#include "seqtile/model.h"
 #include "tools/cli/ranks/rank_call_clock.h"
 #include "tools/cli/serve/call_clock.h"
 #include "tools/cli/serve/lookup_stream.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 
 namespace seqtile::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "autotune/tuner.h"
-#include "cache/tuning_store.h"
-#include "jit/device/device.h"
+#include "seqtile/tuner.h"
+#include "seqtile/stores.h"
+#include "seqtile/device.h"
 #include "tools/cli/serve/lookup_stream.h"
 
 namespace seqtile::cli {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <random>
 
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/model_requests.h"

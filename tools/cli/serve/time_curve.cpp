@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 
 namespace seqtile::cli {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "cache/tuning_store.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::cli {
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <random>
 
-#include "jit/base/dtype.h"
+#include "seqtile/tensor.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/call/verify.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "jit/simulation.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"

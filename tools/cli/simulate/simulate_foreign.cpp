@@ -9,7 +9,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 #include "jit/sim/exec/machine.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/base/env.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/op_def.h"
+#include "seqtile/op.h"
 
 namespace seqtile::cli {
 

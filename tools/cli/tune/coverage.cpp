@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
 #include "autotune/grade.h"
 #include "autotune/key_difference.h"

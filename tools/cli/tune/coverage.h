@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "autotune/grade.h"
-#include "autotune/tuner.h"
-#include "cache/artifact_db.h"
-#include "cache/tuning_store.h"
-#include "jit/device/device.h"
+#include "seqtile/tuner.h"
+#include "seqtile/stores.h"
+#include "seqtile/device.h"
 #include "tools/cli/options.h"
 
 namespace seqtile::cli {

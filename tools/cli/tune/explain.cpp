@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
 #include "autotune/key_difference.h"
-#include "autotune/tuner.h"
-#include "jit/compiler.h"
+#include "seqtile/tuner.h"
+#include "seqtile/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"

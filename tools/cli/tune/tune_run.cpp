@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "autotune/bucket.h"
+#include "seqtile/op.h"
 #include "autotune/call/problem.h"
-#include "jit/device/device_profile.h"
+#include "seqtile/device.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/output.h"

@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "autotune/tuner.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 
 namespace seqtile::cli {

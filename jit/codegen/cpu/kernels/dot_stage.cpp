@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "jit/analysis/streams.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "jit/codegen/cpu/program.h"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <functional>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
 
 #include <llvm/IR/IntrinsicsX86.h>

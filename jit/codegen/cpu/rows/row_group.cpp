@@ -14,7 +14,7 @@
 #include <numeric>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/cpu/rows/reductions.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "jit/analysis/streams.h"
-#include "jit/device/kernel.h"
-#include "jit/device/target.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
 
 namespace seqtile::nvptx {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "jit/codegen/math.h"
 #include "jit/codegen/nvptx/program.h"
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
-#include "jit/compiler.h"
-#include "jit/ir/builder.h"
+#include "seqtile/compiler.h"
+#include "seqtile/builder.h"
 #include "tests/support/kernels/sample_kernels.h"
 #include "tests/support/references/compare_compiled.h"
 

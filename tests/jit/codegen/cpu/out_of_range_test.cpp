@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 #include "tests/support/references/compare_compiled.h"
 
 namespace seqtile {

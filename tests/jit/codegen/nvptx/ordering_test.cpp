@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "jit/analysis/aliasing.h"
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 #include "tests/support/ptx/simulated_kernel.h"
 
 namespace seqtile {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
-#include "jit/ir/builder.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
+#include "seqtile/builder.h"
 
 namespace seqtile {
 namespace {

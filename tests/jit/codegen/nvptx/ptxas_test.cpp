@@ -1,7 +1,7 @@
 // tests/jit/codegen/nvptx/ptxas_test.cpp -- assemblers that work, refuse, hang, crash or lie.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/ptxas.h"
-#include "jit/compiler.h"
+#include "seqtile/compiler.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "jit/abi/cubin.h"
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/sample_kernels.h"
 #include "tests/support/ptx/cubin_header.h"
 #include "tests/support/temp_folder.h"

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/ir/builder.h"
+#include "seqtile/builder.h"
 #include "tests/support/ptx/simulated_kernel.h"
 #include "tests/support/ptx/text_faults.h"
 

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/device/kernel.h"
-#include "jit/ir/builder.h"
+#include "seqtile/device.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::nvptx {
 namespace {

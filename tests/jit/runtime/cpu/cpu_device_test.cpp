@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "jit/base/error.h"
-#include "jit/device/device.h"
+#include "seqtile/error.h"
+#include "seqtile/device.h"
 #include "tests/support/ptx/llvm_kernel.h"
 
 namespace seqtile {

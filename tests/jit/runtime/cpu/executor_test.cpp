@@ -1,6 +1,6 @@
 // tests/jit/runtime/cpu/executor_test.cpp -- each item runs once, for any number of callers and workers.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device/executor.h"
+#include "seqtile/device.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "jit/base/error.h"
-#include "jit/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/compiler.h"
 #include "jit/device/capture.h"
 #include "tests/support/fakes/fake_cuda_driver.h"
 #include "tests/support/kernels/sample_kernels.h"

@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/base/error.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/ranks/rank_op_run.h"
 #include "tests/support/ranks/rank_table.h"

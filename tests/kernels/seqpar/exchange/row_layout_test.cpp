@@ -1,6 +1,6 @@
 // tests/kernels/seqpar/exchange/row_layout_test.cpp -- the rows that a rank owns, against a plain list of them.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/exchange/row_layout.h"
+#include "seqtile/seqpar.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -11,7 +11,7 @@ using seqpar::RowLayout;
 
 namespace {
 
-/// Rows of the sequence that a rank owns, one by one by the rules in row_layout.h.
+/// Rows of the sequence that a rank owns, one by one by the rules of RowLayout.
 std::vector<int64_t> owned_rows(RowLayout layout, int rank, int64_t length, int world_size) {
   const bool is_zigzag = layout == RowLayout::zigzag;
   const int64_t chunks = is_zigzag ? 2 * world_size : world_size;

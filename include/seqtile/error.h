@@ -1,0 +1,55 @@
+// include/seqtile/error.h -- the one exception type and the assertion macro.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kind of failure decides the form: the caller or the machine at fault -> throw Error; our own bug ->
+// SEQTILE_ASSERT (throws `internal` with file and line); an expected absence -> std::optional or false; a failed
+// candidate -> data.
+// Nothing is thrown through LLVM, CUDA or SQLite frames, thread entries or destructors.
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace seqtile {
+
+enum class ErrorCode {
+  invalid_argument,  ///< the caller's value is out of its range; the message names value and limit
+  unsupported,       ///< a legal request that this build or machine cannot serve
+  compile_failed,    ///< tile IR that does not verify, or machine code that cannot be made
+  out_of_resources,  ///< memory, disk or registers
+  driver,            ///< a device driver refused
+  io,                ///< a file could not be read or written, or a program did not end as it should
+  timeout,           ///< a deadline passed
+  aborted,           ///< interrupted by the user or by a peer
+  wrong_result,      ///< a verification failed
+  internal,          ///< our bug
+};
+
+/// The enumerator's name, e.g. "invalid_argument".
+std::string_view error_code_name(ErrorCode code);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+/// Returns what `call` returns. An error of the call begins with `subject`, as "linear: ...".
+template <class Call>
+decltype(auto) naming(std::string_view subject, Call&& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(subject) + ": " + error.what());
+  }
+}
+
+[[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
+
+}  // namespace seqtile
+
+#define SEQTILE_ASSERT(condition) \
+  ((condition) ? static_cast<void>(0) : ::seqtile::assertion_failed(#condition, __FILE__, __LINE__))
