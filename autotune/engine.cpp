@@ -12,9 +12,9 @@
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
 #include "autotune/worker/process.h"
-#include "seqtile/error.h"
 #include "jit/base/process_exit.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {
@@ -124,8 +124,12 @@ namespace autotune {
 
 namespace {
 
-EngineParts parts_on(std::shared_ptr<Device> device, int threads, MissPolicy policy) {
-  if (policy == MissPolicy::tune || policy == MissPolicy::background) worker_program();  // throws if there is none
+/// Errors: unsupported where the policy tunes and no program can run candidates.
+void check_worker(MissPolicy policy) {
+  if (policy == MissPolicy::tune || policy == MissPolicy::background) worker_program();
+}
+
+EngineParts parts_on(std::shared_ptr<Device> device, int threads) {
   EngineParts parts;
   parts.threads = device->target().is_gpu() ? 1 : threads;  // threads of the host take no part in a GPU's launch
   parts.device = std::move(device);
@@ -139,13 +143,15 @@ EngineParts parts_on(std::shared_ptr<Device> device, int threads, MissPolicy pol
 }  // namespace
 
 EngineParts make_engine_parts(const EngineOptions& options) {
+  check_worker(options.policy);
   const int threads = count_threads(options);
-  return parts_on(options.executor ? make_cpu_device(*options.executor) : open_device(options.device, threads), threads,
-                  options.policy);
+  return parts_on(options.executor ? make_cpu_device(*options.executor) : open_device(options.device, threads),
+                  threads);
 }
 
 EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric) {
-  return parts_on({std::shared_ptr<void>(), &fabric.device()}, std::max(options.threads, 1), options.policy);
+  check_worker(options.policy);
+  return parts_on({std::shared_ptr<void>(), &fabric.device()}, std::max(options.threads, 1));
 }
 
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, std::shared_ptr<const Registry> registry,

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "seqtile/error.h"
 #include "jit/base/hash.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -1,8 +1,8 @@
 // autotune/keys.cpp -- the keys of tuning records and of binaries.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/tuner.h"
 #include "jit/base/hash.h"
 #include "seqtile/compiler.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

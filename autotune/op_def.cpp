@@ -3,11 +3,11 @@
 #include "seqtile/op.h"
 
 #include "autotune/kernel_name.h"
-#include "seqtile/error.h"
 #include "jit/base/hash.h"
-#include "seqtile/builder.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
+#include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

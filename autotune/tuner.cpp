@@ -12,10 +12,10 @@
 #include "autotune/strategies/strategy.h"
 #include "autotune/tuning/session.h"
 #include "autotune/worker/process_runner.h"
-#include "seqtile/stores.h"
 #include "cache/device_lock.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
+#include "seqtile/error.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 namespace {

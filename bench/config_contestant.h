@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "bench/harness.h"
 #include "seqtile/device.h"
+#include "seqtile/op.h"
 
 namespace seqtile::bench {
 

@@ -10,9 +10,9 @@
 
 #include "autotune/engine/usable.h"
 #include "bench/peers/onednn.h"
-#include "seqtile/stores.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::bench {
 namespace {

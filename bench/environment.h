@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "seqtile/engine.h"
-#include "seqtile/tuner.h"
 #include "bench/peers/blas.h"
 #include "bench/peers/child.h"
 #include "bench/peers/torch.h"
+#include "seqtile/engine.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::bench {
 

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "seqtile/tuner.h"
 #include "autotune/text/seconds.h"
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "bench/suites.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::bench {
 namespace {

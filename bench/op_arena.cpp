@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "seqtile/op.h"
 #include "autotune/call/problem.h"
 #include "bench/stats.h"
 #include "seqtile/error.h"
+#include "seqtile/op.h"
 
 namespace seqtile::bench {
 namespace {

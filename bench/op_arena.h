@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "seqtile/engine.h"
 #include "bench/environment.h"
 #include "bench/harness.h"
 #include "bench/operands.h"
+#include "seqtile/engine.h"
 
 namespace seqtile::bench {
 

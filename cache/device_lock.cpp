@@ -17,8 +17,8 @@
 #include "cache/database/files.h"
 #include "jit/base/descriptor.h"
 #include "jit/base/env.h"
-#include "seqtile/error.h"
 #include "jit/base/hash.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cache {
 namespace {

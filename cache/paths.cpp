@@ -1,7 +1,7 @@
 // cache/paths.cpp -- the default paths of the files.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/stores.h"
 #include "jit/base/env.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::cache {
 namespace {

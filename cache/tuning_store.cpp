@@ -69,6 +69,9 @@ class SqliteTuningStore final : public TuningStore {
   };
 
   KeyIds ensure_key(Connection& connection, const TuningKey& key);
+  std::optional<KeyIds> find_key(Connection& connection, const TuningKey& key);
+  /// Whether the file still has this very record.
+  bool has(Connection& connection, const TuningKey& key, const Record& record);
   /// The valid record in the bucket of `record`.
   std::optional<Record> find_record(Connection& connection, const KeyIds& ids, const Record& record);
   bool put_record(Connection& connection, const KeyIds& ids, const Record& record, bool keeps_measured,
@@ -304,6 +307,23 @@ SqliteTuningStore::KeyIds SqliteTuningStore::ensure_key(Connection& connection, 
   return ids;
 }
 
+std::optional<SqliteTuningStore::KeyIds> SqliteTuningStore::find_key(Connection& connection, const TuningKey& key) {
+  KeyIds ids{.hashes = hash_key(key)};
+  const auto find = [&](const char* select, const std::string& hash, int64_t& id) {
+    Statement statement = connection.prepare(select);
+    statement.bind(hash);
+    return statement.step() && statement.read(0, id);
+  };
+  const bool is_there =
+      find(kSelectEnv, ids.hashes.env, ids.env) && find(kSelectWorkload, ids.hashes.workload, ids.workload);
+  return is_there ? std::optional(std::move(ids)) : std::nullopt;
+}
+
+bool SqliteTuningStore::has(Connection& connection, const TuningKey& key, const Record& record) {
+  const std::optional<KeyIds> ids = find_key(connection, key);
+  return ids && find_record(connection, *ids, record) == record;
+}
+
 std::optional<Record> SqliteTuningStore::find_record(Connection& connection, const KeyIds& ids, const Record& record) {
   Statement statement = connection.prepare(kSelectRecord);
   for (const int64_t value : {ids.env, ids.workload, record.bucket_version, record.lo, record.hi})
@@ -384,12 +404,9 @@ bool SqliteTuningStore::replace(const std::vector<Replacement>& edits) {
     if (refuse(why_not_storable(edit.key)) || refuse(why_not_storable(edit.after))) return false;
   bool is_as_read = true;
   const bool is_committed = file_.write([&](Connection& connection) {
-    std::vector<KeyIds> keys;
-    for (const Replacement& edit : edits) {
-      keys.push_back(ensure_key(connection, edit.key));
-      is_as_read = is_as_read && find_record(connection, keys.back(), edit.before) == edit.before;
-    }
-    for (size_t i = 0; is_as_read && i < edits.size(); ++i) insert(connection, keys[i], edits[i].after);
+    for (const Replacement& edit : edits) is_as_read = is_as_read && has(connection, edit.key, edit.before);
+    if (!is_as_read) return;
+    for (const Replacement& edit : edits) insert(connection, ensure_key(connection, edit.key), edit.after);
   });
   return is_committed && !refuse(is_as_read ? "" : kChangedMeanwhile);
 }
@@ -415,9 +432,7 @@ bool SqliteTuningStore::remove(const TuningKey& key, const std::vector<BadRecord
 bool SqliteTuningStore::remove_records(const std::vector<KeyedRecord>& records, bool with_trials) {
   bool is_as_read = true;
   const bool is_committed = file_.write([&](Connection& connection) {
-    for (const KeyedRecord& keyed : records)
-      is_as_read =
-          is_as_read && find_record(connection, ensure_key(connection, keyed.key), keyed.record) == keyed.record;
+    for (const KeyedRecord& keyed : records) is_as_read = is_as_read && has(connection, keyed.key, keyed.record);
     if (!is_as_read) return;
     for (const KeyedRecord& keyed : records) {
       const KeyHashes hashes = hash_key(keyed.key);

@@ -44,7 +44,8 @@ endif()
 install(PROGRAMS tools/gpu_check.sh bench/peers/torch_gpu.py DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADIR}/seqtile/models)
 
-install(DIRECTORY include/seqtile DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi_fabric.h EXCLUDE)
+install(DIRECTORY include/seqtile DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN mpi_fabric.h EXCLUDE)
 
 install(EXPORT seqtileTargets NAMESPACE seqtile:: DESTINATION ${seqtile_package_dir})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/seqtileConfig.cmake.in ${CMAKE_BINARY_DIR}/seqtileConfig.cmake

@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "seqtile/builder.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
-#include "seqtile/builder.h"
 
 using namespace seqtile;
 

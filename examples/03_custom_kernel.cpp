@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "seqtile/engine.h"
-#include "seqtile/tuner.h"
-#include "seqtile/stores.h"
 #include "seqtile/kernel.h"
+#include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/simulation.h"
 
-#include "seqtile/error.h"
 #include "jit/fabric/core/virtual_device.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

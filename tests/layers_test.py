@@ -4,7 +4,7 @@
 #
 # jit <- cache <- autotune <- {kernels, planner} <- models <- everything else. Each layer has rooms, and a room includes
 # only the rooms that ROOMS names for it. LLVM stays in jit/codegen and the spine, SQLite behind
-# cache/database/sqlite.h. What is public lies in include/seqtile; PUBLIC names the room of each of these headers.
+# cache/database/sqlite.h. Public headers lie in include/seqtile; PUBLIC names the room of each.
 import os
 import re
 import sys
@@ -22,7 +22,8 @@ ROOMS = {
     "cache": {"": ["database"], "database": []},
     "autotune": {"": [], "text": [], "engine": ["", "text"], "strategies": [""], "call": ["", "engine"],
                  "worker": ["", "call", "engine"], "tuning": ["", "call", "engine", "strategies", "worker"]},
-    "kernels": {"op": [], "act": ["op"], "linear": ["op", "act"], "attention": ["op"], "norm": ["op"], "rows": ["op"]},
+    "kernels": {"op": [], "act": ["op"], "linear": ["op", "act"], "attention": ["op"], "norm": ["op", "act"],
+                "rows": ["op", "act"]},
     "planner": {"graph": [], "prices": ["graph"], "strategies": ["graph", "prices"],
                 "compat": ["graph", "prices", "strategies"], "solver": ["graph", "prices", "strategies", "compat"]},
     "models": {"file": [], "layers": ["file"]},
@@ -31,7 +32,7 @@ PUBLIC = {"error.h": "jit/base", "tensor.h": "jit/base", "target.h": "jit/device
           "ir.h": "jit/ir", "ops.def": "jit/ir", "builder.h": "jit/ir", "compiler.h": "jit", "abi.h": "jit/abi",
           "fabric.h": "jit/fabric", "mpi_fabric.h": "jit/fabric", "stores.h": "cache", "op.h": "autotune",
           "engine.h": "autotune", "tuner.h": "autotune", "operation.h": "kernels/op", "kernel.h": "kernels/op",
-          "ops/rows.h": "kernels/op", "ops/linear.h": "kernels/linear", "ops/attention.h": "kernels/attention",
+          "ops/rows.h": "kernels/act", "ops/linear.h": "kernels/linear", "ops/attention.h": "kernels/attention",
           "ops/ranks.h": "kernels/seqpar", "seqpar.h": "kernels/seqpar", "operations.h": "kernels",
           "model.h": "models/file"}
 SPINES = {"jit/compiler.cpp", "jit/simulation.h", "jit/simulation.cpp", "jit/device/device.cpp",
@@ -62,6 +63,8 @@ def problems_of(path, text):
         target = home(name).split("/")
         if path.startswith("include/") and '"' + name + '"' in text and not name.startswith("seqtile/"):
             yield f"{path}: {name} is not public"
+        if path.startswith("include/") and f"<{name}>" in text and ("." in name or "/" in name):
+            yield f"{path}: {name} is no standard header"
         if top in BELOW and target[0] in [*BELOW, *TOP] and target[0] not in [top, *BELOW[top]]:
             yield f"{path}: {top} includes {name}"
         is_free = path in SPINES or path.startswith("include/")  # public headers keep to layers alone

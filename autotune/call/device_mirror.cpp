@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "seqtile/error.h"
 #include "jit/simulation.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 

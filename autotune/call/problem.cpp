@@ -11,8 +11,8 @@
 #include <cstring>
 #include <map>
 
-#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

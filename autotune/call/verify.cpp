@@ -11,8 +11,8 @@
 #include <set>
 #include <span>
 
-#include "seqtile/error.h"
 #include "jit/simulation.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/engine.h"
 #include "autotune/engine/kernel_loader.h"
+#include "seqtile/engine.h"
 #include "seqtile/tuner.h"
 
 namespace seqtile::autotune {

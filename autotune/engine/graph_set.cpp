@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "seqtile/op.h"
-#include "seqtile/error.h"
 #include "jit/device/capture.h"
+#include "seqtile/error.h"
+#include "seqtile/op.h"
 
 namespace seqtile {
 

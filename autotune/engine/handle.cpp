@@ -92,7 +92,7 @@ void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::s
   if (!is_exit_watched_.load(std::memory_order_relaxed)) [[unlikely]]
     watch_exit_once();
   autotune::KernelCall call;
-  naming(op_.name, [&] { layout_.bind(tensors, length, scalars, call); });
+  name_errors(op_.name, [&] { layout_.bind(tensors, length, scalars, call); });
   autotune::launch(*core_->parts.device, plan_for(std::max<int64_t>(plan_length, 1)), layout_, scalars, call, stream);
   autotune::count(core_->calls.mine().launches);
 }
@@ -120,7 +120,7 @@ autotune::WorkspaceSet Handle::State::capture(std::span<const Tensor> tensors, i
   if (!device_length) refuse(ErrorCode::invalid_argument, "device_length is null; a graph reads its length there");
   if (capacity < 1 || capacity > max_length_) refuse_length(capacity);
   autotune::KernelCall call;
-  naming(op_.name, [&] { layout_.bind(tensors, capacity, scalars, call); });
+  name_errors(op_.name, [&] { layout_.bind(tensors, capacity, scalars, call); });
   return autotune::launch_captured(*core_->parts.device, plan_for(capacity), layout_, scalars, call, device_length,
                                    stream);
 }

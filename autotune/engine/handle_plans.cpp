@@ -6,8 +6,8 @@
 #include <fmt/core.h>
 
 #include "autotune/engine/handle_state.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <thread>
 
-#include "seqtile/tuner.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "autotune/engine/usable.h"
-#include "seqtile/op.h"
 #include "seqtile/device.h"
+#include "seqtile/op.h"
 
 namespace seqtile::autotune {
 

@@ -7,8 +7,8 @@
 
 #include <fmt/core.h>
 
-#include "seqtile/error.h"
 #include "jit/ir/row_alignment.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -22,8 +22,8 @@
 
 #include "autotune/engine/index_check.h"
 #include "autotune/engine/overlap.h"
-#include "seqtile/op.h"
 #include "seqtile/device.h"
+#include "seqtile/op.h"
 #include "seqtile/tensor.h"
 
 namespace seqtile::autotune {

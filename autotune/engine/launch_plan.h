@@ -12,10 +12,10 @@
 #include <memory>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "autotune/engine/launch.h"
-#include "seqtile/stores.h"
 #include "seqtile/device.h"
+#include "seqtile/op.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 

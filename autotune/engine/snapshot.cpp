@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "autotune/key_difference.h"
-#include "seqtile/stores.h"
 #include "jit/base/log.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::autotune {
 

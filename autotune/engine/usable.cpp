@@ -10,10 +10,10 @@
 #include <cstdlib>
 
 #include "autotune/kernel_name.h"
-#include "seqtile/tuner.h"
-#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

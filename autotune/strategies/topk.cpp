@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "seqtile/op.h"
 #include "autotune/strategies/strategies.h"
+#include "seqtile/op.h"
 
 namespace seqtile::autotune {
 namespace {

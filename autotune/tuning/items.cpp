@@ -8,8 +8,8 @@
 
 #include "autotune/tuning/session.h"
 #include "autotune/worker/stats.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
 #include "jit/base/log.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

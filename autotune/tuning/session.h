@@ -16,8 +16,8 @@
 #include "autotune/engine/usable.h"
 #include "autotune/grade.h"
 #include "autotune/runner.h"
-#include "seqtile/tuner.h"
 #include "autotune/tuning/refusals.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 

@@ -3,8 +3,8 @@
 #include "autotune/worker/count.h"
 
 #include "autotune/call/problem.h"
-#include "seqtile/compiler.h"
 #include "jit/sim/device/counted_launch.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::autotune {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "autotune/worker/stats.h"
-#include "seqtile/error.h"
 #include "jit/device/capture.h"
 #include "jit/simulation.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "autotune/call/problem.h"
-#include "seqtile/tuner.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

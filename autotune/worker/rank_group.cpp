@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "autotune/call/measured_call.h"
 #include "autotune/worker/rank_group.h"
-#include "seqtile/fabric.h"
 #include "jit/fabric/core/wait.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -10,9 +10,9 @@
 #include "autotune/worker/count.h"
 #include "autotune/worker/rank_race.h"
 #include "jit/base/env.h"
-#include "seqtile/error.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

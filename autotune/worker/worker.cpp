@@ -10,9 +10,9 @@
 #include <cstring>
 #include <thread>
 
+#include "seqtile/tuner.h"
 #include "autotune/worker/serve.h"
 #include "autotune/worker/worker_flag.h"
-#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

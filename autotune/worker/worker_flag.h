@@ -9,7 +9,7 @@ namespace seqtile::autotune {
 
 constexpr const char* kWorkerFlag = "--seqtile-worker";
 
-/// True once run_worker() was called: this program, started with the flag, serves instead of running main() again.
+/// Whether run_worker() was called: only then does this program serve when it is started with the flag.
 inline std::atomic<bool> program_is_worker{false};
 
 }  // namespace seqtile::autotune

@@ -17,14 +17,14 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "seqtile/engine.h"
-#include "seqtile/op.h"
 #include "bench/gpu/gpu_call.h"
 #include "bench/gpu/gpu_goals.h"
 #include "bench/peers/cublas.h"
 #include "bench/peers/cuda_launch.h"
 #include "bench/stats.h"
+#include "seqtile/engine.h"
 #include "seqtile/error.h"
+#include "seqtile/op.h"
 #include "seqtile/operations.h"
 
 namespace seqtile::bench {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "seqtile/engine.h"
 #include "autotune/engine/launch.h"
+#include "seqtile/engine.h"
 #include "seqtile/op.h"
 
 namespace seqtile::bench {

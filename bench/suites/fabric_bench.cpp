@@ -13,8 +13,8 @@
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "seqtile/error.h"
-#include "seqtile/seqpar.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::bench {
 namespace {

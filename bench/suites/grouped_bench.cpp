@@ -4,8 +4,8 @@
 
 #include "bench/op_arena.h"
 #include "bench/suites.h"
-#include "seqtile/ops/linear.h"
 #include "seqtile/kernel.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::bench {
 namespace {

@@ -13,9 +13,9 @@
 #include "bench/operands.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "seqtile/stores.h"
-#include "seqtile/error.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/stores.h"
 
 namespace seqtile::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include "bench/peers/onednn.h"
 #include "bench/suites.h"
 #include "seqtile/error.h"
-#include "seqtile/target.h"
 #include "seqtile/ops/linear.h"
+#include "seqtile/target.h"
 
 namespace seqtile::bench {
 namespace {

@@ -12,8 +12,8 @@
 #include "bench/op_arena.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "seqtile/error.h"
 #include "models/file/model_file.h"
+#include "seqtile/error.h"
 #include "seqtile/model.h"
 
 namespace seqtile::bench {

@@ -14,8 +14,8 @@
 #include "bench/op_arena.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
-#include "seqtile/compiler.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/compiler.h"
 
 namespace seqtile::bench {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "seqtile/engine.h"
-#include "seqtile/ops/rows.h"
 #include "seqtile/ops/attention.h"
+#include "seqtile/ops/rows.h"
 
 namespace example {
 

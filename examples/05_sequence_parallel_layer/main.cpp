@@ -9,8 +9,8 @@
 #include <future>
 #include <random>
 
-#include "seqtile/operations.h"
 #include "layer.h"
+#include "seqtile/operations.h"
 #include "sharded_layer.h"
 #include "whole_layer.h"
 

@@ -5,10 +5,10 @@
 // its end gives each rank the sums of its own rows; backward they do the opposite. Nothing else is sent, but for the
 // gradients of the norms' weights, to which all rows add: by the launch that computes them.
 #pragma once
-#include "seqtile/error.h"
-#include "seqtile/seqpar.h"
-#include "seqtile/ops/ranks.h"
 #include "layer.h"
+#include "seqtile/error.h"
+#include "seqtile/ops/ranks.h"
+#include "seqtile/seqpar.h"
 
 namespace example {
 

@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "seqtile/ops/linear.h"
 #include "layer.h"
+#include "seqtile/ops/linear.h"
 
 namespace example {
 

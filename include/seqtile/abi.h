@@ -33,7 +33,7 @@ enum Word : int64_t {
   outbox,                        ///< address of the outbox for remote ranks, if there are any: jit/abi/outbox_block.h
   outbox_entries,                ///< how many entries the outbox has room for
   clock_function = 20,           ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
-  timeline,                      ///< the address of the timeline's events, or 0: seqtile/abi.h
+  timeline,                      ///< the address of the timeline's events, or 0
   timeline_events,               ///< how many events the timeline has room for
   peers = 24,                    ///< for each rank num_peer_words words: addresses of its staging, flags and abort word
   kept = peers + 3 * kMaxRanks,  ///< kept + r: address of the staging where this rank reads what rank r keeps for all
@@ -59,10 +59,9 @@ using WaitFunction = int64_t (*)(const int64_t* block, const int64_t* flag, int6
 
 }  // namespace seqtile::channel
 
-// The events of a timeline as kernels write them.
-//
-// 64-bit words in memory of the rank's device: first the number of events that were ever written, in a place as large
-// as an event, then the newest events as a ring. The control block has their address (seqtile/abi.h).
+// Kernels write the events of a timeline as 64-bit words into memory of the rank's device: first the number of events
+// that were ever written, in a place as large as an event, then the newest events as a ring. The control block has
+// their address (channel::timeline).
 
 namespace seqtile::timeline {
 

@@ -112,7 +112,7 @@ RankLaunch rank_launch(const KernelBinary& binary, std::span<const RankArguments
 /// Errors: invalid_argument where the number of slots is not the kernel's.
 void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots);
 
-// Where compiled binaries are kept: the interface that the cache implements.
+// An ArtifactStore keeps compiled binaries; the cache implements it.
 
 /// The key of a stored binary: everything that its bytes depend on.
 struct ArtifactKey {
@@ -132,10 +132,9 @@ class ArtifactStore {
   virtual std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) = 0;
 };
 
-// The threads that run the programs of a grid on the host.
-//
-// A fixed set of preallocated workers; the caller is worker 0. A server may hand in its own pool by implementing
-// Executor. Programs of one run may execute in any order and must not wait for each other.
+// An Executor has the threads that run the programs of a grid on the host: a fixed set of preallocated workers; the
+// caller is worker 0. A server may hand in its own pool by implementing Executor. Programs of one run may execute in
+// any order and must not wait for each other.
 
 class Executor {
  public:
@@ -153,7 +152,7 @@ class Executor {
 /// Our own pool of `num_threads` (the caller and num_threads - 1 workers, spinning briefly before they sleep).
 std::unique_ptr<Executor> make_executor(int num_threads);
 
-// A place where kernels run: the host CPU, simulated GPUs, GPUs, by one interface.
+// A Device is a place where kernels run: the host CPU, simulated GPUs, GPUs, by one interface.
 //
 // Work on GPUs is asynchronous: launches, copies and fills of one stream happen in the order they were asked for, and
 // the caller goes on meanwhile. A CPU does them at once. Devices are thread-safe on distinct streams.
@@ -312,7 +311,7 @@ std::unique_ptr<Device> open_device(const std::string& name, int num_threads);
 /// Every device found, for `seqtile devices`.
 std::vector<DeviceInfo> list_devices();
 
-// GPUs that are not in this machine: enough facts to compile, rank and store for them.
+// A DeviceProfile stands for a GPU that is not in this machine: enough facts to compile, rank and store for it.
 //
 // A profile is a file in jit/profiles/, built into the library. open_device("h200") gives a device whose identity in
 // keys equals that of the GPU itself, so that decisions and binaries made without it serve it. It cannot launch.

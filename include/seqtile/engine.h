@@ -67,9 +67,6 @@ struct Explanation {
   std::string reason;    ///< one line: the measurement and its file, or why there is no record
 };
 
-class Channel;
-class Engine;
-
 /// A prepared operation. Copies share the same plans.
 class Handle {
  public:
@@ -148,8 +145,9 @@ class Engine {
  public:
   /// Requires: a registry that is passed by reference outlives the engine and its handles. A temporary registry, as in
   /// open({}, make_registry()), is owned by the engine and its handles.
-  /// Errors: unsupported (the device, or a policy that tunes in a program that never called run_worker()),
-  /// invalid_argument (options). A store that cannot be read is a miss, not an error.
+  /// Errors: unsupported (the device; a policy that tunes where SEQTILE_WORKER is not set and run_worker() was never
+  /// called, or where SEQTILE_WORKER is no program), invalid_argument (options). A store that cannot be read is a miss,
+  /// not an error.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry);
   static std::unique_ptr<Engine> open(const EngineOptions& options, autotune::Registry&& registry);
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry&& registry) = delete;
@@ -169,8 +167,7 @@ class Engine {
   TypedHandle<Op> prepare(const Op& op) {
     return TypedHandle<Op>(prepare(op.workload()), op);
   }
-  /// Collective over the ranks of the channel, between calls, for an operation that communicates
-  /// (seqtile/seqpar.h).
+  /// Collective over the ranks of the channel, between calls, for an operation that communicates (seqtile/seqpar.h).
   template <class Op>
   auto prepare(const Op& op, Channel& channel) {
     return prepare_over(*this, op, channel);
@@ -181,7 +178,7 @@ class Engine {
   virtual void refresh() = 0;
 };
 
-// One graph for each bucket, so that a replay runs the kernels tuned for its length.
+// A GraphSet has one graph for each bucket, so that a replay runs the kernels tuned for its length.
 //
 //   GraphSet graphs = capture_set(device, 8192, stream, [&](int64_t capacity) {
 //     return std::vector{up.capture(args_of(capacity), capacity, device_length, stream), ...};

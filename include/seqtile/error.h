@@ -39,7 +39,7 @@ class Error : public std::runtime_error {
 
 /// Returns what `call` returns. An error of the call begins with `subject`, as "linear: ...".
 template <class Call>
-decltype(auto) naming(std::string_view subject, Call&& call) {
+decltype(auto) name_errors(std::string_view subject, Call&& call) {
   try {
     return call();
   } catch (const Error& error) {

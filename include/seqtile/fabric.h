@@ -119,9 +119,8 @@ std::unique_ptr<Fabric> join_process_fabric(int descriptor, int rank, int num_th
 /// (names the ranks that live and have not come), out_of_resources after 15 times.
 std::unique_ptr<Fabric> survivors_of(Fabric& fabric, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
-// Ranks on several GPUs of one machine, which reach each other's memory.
-//
-// Not proven yet: it has run against a library that plays the driver, never on a machine with several GPUs.
+// make_cuda_fabric() puts ranks on several GPUs of one machine, which reach each other's memory. It is not proven yet:
+// it has run against a library that plays the driver, never on a machine with several GPUs.
 
 /// Collective: gives each rank of `hosts` (threads of a process, or processes, also those of MPI) a GPU of its own;
 /// this rank gets cuda:`gpu`. Threads reach peers by peer access, processes by CUDA's memory handles. The kind names
@@ -131,10 +130,10 @@ std::unique_ptr<Fabric> survivors_of(Fabric& fabric, std::chrono::nanoseconds ti
 /// some ranks in one process and some not), invalid_argument (GPUs of different kinds, two ranks on one).
 std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> hosts, int gpu);
 
-// The memory that fused launches of one stream share with peers: flags, staging, abort words.
+// A Channel is the memory that fused launches of one stream share with peers: flags, staging, abort words.
 //
 // Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
-// through the control block (seqtile/abi.h). Any thread may use it, one at a time. A graph holds the
+// through the control block (seqtile/abi.h). Any thread may use a channel, one at a time. A graph holds the
 // addresses of the memory that the channel had when it was captured: reset() makes it void.
 
 struct ChannelOptions {
@@ -178,9 +177,8 @@ class Channel {
   const ChannelOptions& options() const { return options_; }
   /// Collective, when no launch is in flight: makes room for calls of at least these rows, bytes and flags, and for
   /// calls of so many rows of every operation that has been prepared. Nothing shrinks, epochs go on, the other options
-  /// stay. Errors, on all ranks alike: invalid_argument (values that are not
-  /// those of rank 0), unsupported (a graph has been captured), aborted (reset() the channel first), out_of_resources;
-  /// the channel then stays as it was.
+  /// stay. Errors, on all ranks alike: invalid_argument (values that are not those of rank 0), unsupported (a graph has
+  /// been captured), aborted (reset() the channel first), out_of_resources; the channel then stays as it was.
   void reserve(const ChannelOptions& least);
   /// Collective: gives the channel new memory, in which nothing is aborted. Waits for the launches of all ranks; epochs
   /// go on from the highest epoch of any rank. Errors: aborted (a rank has died: see survivors_of()), out_of_resources.

@@ -64,11 +64,10 @@ inline Type tile_type(std::initializer_list<int64_t> shape, DType dtype) {
 /// `i64`, `tile<[64, 32], f32>`, `view<[?, 4096], bf16, contiguous, align 64, noalias>`.
 std::string to_string(const Type& type);
 
-// Values, operations, blocks and functions of the tile IR.
-//
-// SSA over structured regions: a block is a list of operations, control operations own nested blocks, there is no CFG.
-// A Function owns everything inside it; pointers into it stay valid until the function is destroyed (operations
-// taken out of a block remain owned). Not thread-safe; one function belongs to one thread at a time.
+// A Function holds blocks of operations on values, in SSA over structured regions: a block is a list of operations,
+// control operations own nested blocks, there is no CFG. A Function owns everything inside it; pointers into it stay
+// valid until the function is destroyed (operations taken out of a block remain owned). Not thread-safe; one function
+// belongs to one thread at a time.
 
 enum class OpKind : uint8_t {
 #define SEQTILE_OP(name, group, operands, results, regions, effects) name,

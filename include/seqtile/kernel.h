@@ -1,7 +1,8 @@
 // include/seqtile/kernel.h -- what the kernel of an operation is made of, for authors of kernels.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values of tensors in double are not for the hot path: every element is converted by a switch on its dtype.
+// row_kernel<Op>() and tile_kernel<Op>() make an OpDef of a struct; typed_op<Op>() makes the parts that do not depend
+// on how a kernel is cut into programs. docs/add_a_kernel.md shows both.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -22,6 +23,9 @@
 
 namespace seqtile::kernels {
 
+// Tensors are read and written in double for references and generated inputs. These functions are not for the hot path:
+// every element is converted by a switch on its dtype.
+
 /// The element `offset` elements after the base, exactly as stored.
 double read_element(const Tensor& tensor, int64_t offset);
 /// Rounds to the storage format (to nearest even).
@@ -37,7 +41,7 @@ void fill_normal(const Tensor& tensor, double mean, double deviation, uint64_t s
 /// Independent whole numbers of lo..hi.
 void fill_uniform_int(const Tensor& tensor, int64_t lo, int64_t hi, uint64_t seed);
 
-// The tolerance of a result against the f64 reference comes from one function.
+// Tolerances against the f64 reference: every operation takes them from tolerance().
 
 /// Relative distance between neighbours of a storage format: the result's own rounding is half of it.
 constexpr double storage_epsilon(DType dtype) {
@@ -55,7 +59,7 @@ inline autotune::OpDef::Tolerance tolerance(DType dtype, int64_t k) {
 /// standard deviations.
 constexpr double kTf32Error = 0x1p-9;
 
-// Strict reading of a workload's static fields.
+// WorkloadReader reads a workload's static fields strictly.
 //
 // Every operation's normalize() reads its fields through this class: defaults are filled in, values out of range and
 // unknown names are refused with field, value, limit and next step. The result names every field of the
@@ -91,9 +95,7 @@ class WorkloadReader {
   std::vector<std::string> left_out_;  ///< fields that were asked for all the same
 };
 
-// An operation's configuration, its parameters declared once.
-//
-// An operation has a struct Tile with a member for each parameter, and names them in one place:
+// The parameters of a configuration are declared once, as members of Op::Tile, and named in one place:
 //
 //   struct Tile { int64_t block_m = 0, block_n = 0; std::optional<int64_t> num_warps = {}; };
 //   void parameters(auto& v, auto& tile) const {
@@ -139,7 +141,7 @@ typename Op::Tile tile_of(const Op& op, const autotune::Config& config) {
   return tile;
 }
 
-// The OpDef of an operation that is one type.
+// typed_op() makes the OpDef of an operation that is one type.
 //
 // The struct declares its fields and tensors (seqtile/operation.h) and computes one row in double. Everything
 // else that does not depend on how a kernel is cut into programs follows.
@@ -216,7 +218,7 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   return op;
 }
 
-// The OpDef of an operation that is one type and whose configurations are tiles.
+// tile_kernel() makes the OpDef of an operation that is one type and whose configurations are tiles.
 //
 // A row kernel has one parameter and one model of its time. An operation whose programs take tiles says
 // itself which tiles there are and what they cost; how its members become an OpDef is the same for all.

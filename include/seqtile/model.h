@@ -1,4 +1,4 @@
-// include/seqtile/model.h -- a model's config.json as operations, and its layers.
+// include/seqtile/model.h -- a decoder model: its sizes, its layers as steps, its operations, also over ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -39,7 +39,7 @@ bool depends_on_length(const RopeForm& form);
 /// Fills the table of the operation rope (seqtile/ops/rows.h). Errors: as kernels::fill_rope_table().
 void fill_rope_table(const RopeForm& form, int64_t length, const Tensor& table);
 
-// A decoder model: its sizes, and the computation of its layers.
+// Model is a decoder model: its sizes, and the computation of its layers.
 //
 // Some models store fused weights (Phi3's qkv_proj and gate_up_proj). The parts are row slices of one tensor, so the
 // operations are the same as with separate weights.
@@ -92,8 +92,6 @@ struct Model {
   }
 };
 
-// The operations of a decoder model's forward pass.
-
 struct ModelLengths {
   int64_t lo = 1, hi = 1;        ///< tokens of a call
   int64_t kv_lo = 1, kv_hi = 0;  ///< keys of a decode step; kv_hi 0: the model's max_positions
@@ -102,15 +100,15 @@ struct ModelLengths {
 /// Rows of a call for which logits are computed: one for each sequence of the batch, so from 1 on at any length.
 constexpr int64_t kMaxLogitRows = 256;
 
-/// Every distinct operation of the model's forward pass with the lengths that it must cover: distinct_steps() of
-/// LayerProgram. Labels: embedding, input_norm (first layer), qkv_proj, q_norm and k_norm (olmo2), rope,
+/// Every distinct operation of the model's forward pass with the lengths that it must cover: those of
+/// distinct_steps(). Labels: embedding, input_norm (first layer), qkv_proj, q_norm and k_norm (olmo2), rope,
 /// attention_prefill, attention_extend, attention_decode (suffix _window if the model has both kinds), o_proj,
 /// residual_norm, gate_up_proj (up_proj without a gate), down_proj, final_norm (olmo2), lm_head.
 /// Errors: unsupported, with the feature of the model that no operation computes.
 std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                     int threads);
 
-// A decoder model as a list of steps: one operation each, with its arguments.
+// Steps are a decoder model as a list: one operation each, with its arguments.
 //
 // This is the only description of a layer's computation. The operations to tune, the layers of `replay` and the model
 // runner follow from it. A value between steps is a named buffer with one row for each token:
@@ -174,7 +172,7 @@ kernels::Rope rope_of(const Model& model, const LayerKind& kind);
 /// The name of the buffer that holds the table of a kind's rope.
 std::string rope_table_buffer(const LayerKind& kind);
 
-// The operations of a decoder model over ranks, tensor and sequence parallel.
+// Ranks share the operations of a decoder model, tensor and sequence parallel.
 //
 // Between the products the sequence is cut: each rank embeds, adds and normalises its own rows. Within the products
 // heads and columns are cut: fused_allgather_and_linear gathers the rows for the first product, attention sees all rows

@@ -1,4 +1,4 @@
-// include/seqtile/mpi_fabric.h -- ranks on several machines, by MPI.
+// include/seqtile/mpi_fabric.h -- ranks that mpirun has started, on one or several machines: mpirun -n 4 ./server
 // SPDX-License-Identifier: Apache-2.0
 //
 // This header belongs to a library of its own, seqtile_mpi, which is built where MPI is found; the other libraries need

@@ -2,8 +2,10 @@
 // tolerance.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ladder is {1} {2} {3..4} {5..8} {9..16}, then 8 buckets an octave: 69 buckets up to 4096, 77 up to 8192. Tuner,
-// lookup, launch and `prove` call this one function, and no data changes it. Every record stores kBucketVersion.
+// An operation of the library and one of a user are defined the same way: fill in an OpDef and put it into a Registry.
+// The kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. A
+// dimension of a tensor is a static number or a named run-time symbol; symbol 0 is always "length", the bucketed
+// dimension.
 #pragma once
 #include <array>
 #include <bit>
@@ -24,7 +26,20 @@
 #include "seqtile/target.h"
 #include "seqtile/tensor.h"
 
+namespace seqtile {
+// Authors of kernels include seqtile/builder.h; users of operations need nothing of it.
+class KernelBuilder;
+class Var;
+namespace ir {
+class Function;
+}
+}  // namespace seqtile
+
 namespace seqtile::autotune {
+
+// bucket() maps a length to its bucket. The ladder of buckets is {1} {2} {3..4} {5..8} {9..16}, then 8 buckets an
+// octave: 69 buckets up to 4096, 77 up to 8192. Tuner, lookup, launch and `prove` call bucket(), and no data changes
+// the ladder. Every record stores kBucketVersion.
 
 constexpr int64_t kBucketVersion = 1;
 constexpr int64_t kMaxLength = int64_t{1} << 40;
@@ -64,7 +79,7 @@ std::vector<Bucket> buckets(int64_t lo, int64_t hi);
 /// one function.
 std::optional<int64_t> nearest_recorded(int64_t index, const std::function<bool(int64_t)>& is_recorded);
 
-// Named values in canonical order: an operation's static fields, or a configuration.
+// Fields are named values in canonical order: an operation's static fields, or a configuration.
 //
 // A value is found by its name, never by its position. json() is canonical (keys sorted, no spaces), so that equal
 // fields have equal text and equal hashes.
@@ -113,9 +128,8 @@ struct Workload {
   std::string json() const;
 };
 
-// The configurations that a tuner may choose from.
-
-/// A product of named parameter values, filtered by constraints, plus configurations added by hand.
+/// The configurations that a tuner may choose from: a product of named parameter values, filtered by constraints, plus
+/// configurations added by hand.
 class ConfigSpace {
  public:
   /// Returns nullopt if the configuration is legal, else the reason in one line ("mr * nr needs 40 registers, 32
@@ -150,7 +164,7 @@ class ConfigSpace {
 /// The form of a configuration: the values of its text parameters, one a line, in the order of the parameters' names.
 std::string form_of(const Config& config);
 
-// How long a launch takes on a GPU, from what its programs do: for ranking, not for reports.
+// GpuWork says what a launch's programs do on a GPU; predict_us() makes a time of it, for ranking, not for reports.
 //
 // The model is a roofline. A multiprocessor is limited by tensor cores, instruction issue, shared memory, L2, and by
 // latency that few loads in flight do not hide. The launch runs in waves over all multiprocessors, and is limited by
@@ -198,26 +212,6 @@ int64_t resident_programs(const GpuWork& work, const GpuFacts& gpu);
 
 /// Predicted microseconds of a launch; infinity if a program does not fit a multiprocessor.
 double predict_us(const GpuWork& work, const GpuFacts& gpu);
-
-}  // namespace seqtile::autotune
-
-// An operation: schema, kernel, configuration space, cost, reference, tolerance.
-//
-// An operation of the library and one of a user are defined the same way: fill in an OpDef and put it into a Registry.
-// The kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. A
-// dimension of a tensor is a static number or a named run-time symbol; symbol 0 is always "length", the bucketed
-// dimension.
-
-namespace seqtile {
-// Authors of kernels include seqtile/builder.h; users of operations need nothing of it.
-class KernelBuilder;
-class Var;
-namespace ir {
-class Function;
-}
-}  // namespace seqtile
-
-namespace seqtile::autotune {
 
 /// A dimension: a static size, or a run-time symbol plus `size`: {"batch", 1} is batch + 1.
 struct Dim {

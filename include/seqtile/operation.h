@@ -18,7 +18,8 @@
 
 namespace seqtile::kernels {
 
-/// The result of pack() for TypedHandle. Absent tensors take no place: the handle compares the count with its schema.
+/// The tensors, length and scalars of one call, in schema order, without allocation: what pack() makes. Absent tensors
+/// take no place: the handle compares the count with its schema.
 class Call {
  public:
   static constexpr int kMaxTensors = 20;
@@ -35,7 +36,7 @@ class Call {
   int count_ = 0;
 };
 
-// An operation's static fields, declared once.
+// An operation declares its static fields once.
 //
 // An operation is a struct whose members are its fields. `fields(FieldVisitor&)` names each member with its limits, in
 // one order; a later field may depend on earlier ones. The operation's workload, the checks of a given workload and
@@ -152,7 +153,7 @@ template <class Op>
 autotune::Workload workload_of(Op op) {
   autotune::Workload workload{std::string(Op::kName), dtype_of(op), 1, {}};
   FieldWriter writer(workload.fields);
-  naming(Op::kName, [&] { op.fields(writer); });
+  name_errors(Op::kName, [&] { op.fields(writer); });
   return workload;
 }
 
@@ -166,7 +167,7 @@ Op op_of(const autotune::Workload& workload) {
   return op;
 }
 
-// An operation's tensors, declared once.
+// An operation declares its tensors once.
 //
 // An operation has a struct template with a member for each tensor, and names them with their shapes in one order:
 //
@@ -365,7 +366,7 @@ Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
 
 }  // namespace seqtile::kernels
 
-// TypedHandle finds it by its arguments, which are seqtile's where an operation is a user's.
+// TypedHandle finds pack() by its arguments, which are seqtile's where an operation is a user's.
 namespace seqtile {
 using kernels::pack;
 }

@@ -1,9 +1,9 @@
 // include/seqtile/seqpar.h -- rows and heads of ranks, and operations that are prepared on a channel.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layouts of rows. Contiguous: rank r of P owns rows [floor(r s / P), floor((r + 1) s / P)). Zigzag: the sequence
-// of s rows is cut into 2 P chunks by the same rule, and rank r owns chunk r and behind it chunk 2 P - 1 - r, so that
-// under a causal mask all ranks have the same work. P = 2, s = 10:
+// RowLayout says which rows a rank owns. Contiguous: rank r of P owns rows [floor(r s / P), floor((r + 1) s / P)).
+// Zigzag: the sequence of s rows is cut into 2 P chunks by the same rule, and rank r owns chunk r and behind it chunk 2
+// P - 1 - r, so that under a causal mask all ranks have the same work. P = 2, s = 10:
 //
 //   chunks 0 1 | 2 3 4 | 5 6 | 7 8 9     rank 0 owns 0 1 7 8 9, rank 1 owns 2 3 4 5 6
 //
@@ -64,12 +64,10 @@ RowPieces<T> pieces_of(RowLayout layout, T rank, T length, int world_size) {
   return {first, num_first, second, num_first + (last - second)};
 }
 
-// The ranks that an operation runs on.
-
 inline constexpr std::array<std::string_view, 8> kFabricNames = {
     "threads", "processes", "sim:sm_80", "sim:sm_90a", "virtual:sm_80", "virtual:sm_90a", "cuda:sm_80", "cuda:sm_90a"};
 
-/// The number of ranks and the kind of fabric that joins them; both are part of the key.
+/// The ranks that an operation runs on: their number, and the kind of fabric that joins them. Both are part of the key.
 struct Ranks {
   int64_t world_size = 0;          ///< 0: not known yet
   std::string fabric = "threads";  ///< Fabric::kind()
@@ -100,23 +98,12 @@ autotune::Workload workload_on(Op op, const Ranks& ranks) {
 inline Ranks ranks_of(const autotune::Workload& w) {
   return {w.fields.get_int("world_size", 0), w.fields.get_string("fabric", "")};
 }
+inline Ranks ranks_of(const Fabric& fabric) { return {fabric.world_size(), fabric.kind()}; }
 inline RowLayout layout_of(const autotune::Workload& w) {
   return w.fields.get_string("layout", "contiguous") == "zigzag" ? RowLayout::zigzag : RowLayout::contiguous;
 }
 
-inline Ranks ranks_of(const Fabric& fabric) { return {fabric.world_size(), fabric.kind()}; }
-
-}  // namespace seqtile::kernels::seqpar
-
-// Tensors of which a rank has its own rows, or its own heads' columns.
-
-namespace seqtile {
-struct Protocol;
-}
-
-namespace seqtile::kernels::seqpar {
-
-struct ExchangeShape;
+// Tensors may have a rank's own rows, or the columns of its own heads.
 
 inline constexpr Extent kOwnRows{"own_rows"}, kOwnColumns{"own_columns"}, kOwnKvColumns{"own_kv_columns"};
 
@@ -164,9 +151,8 @@ Call pack_rows(const Op& op, const typename Op::Args& args, int64_t length) {
   return call;
 }
 
-// The columns of a row that belong to a rank's heads.
-
-// T is a number, or a Var of a kernel whose builder is `b`.
+// Heads and GroupedHeads give the columns of a row that belong to a rank's heads. T is a number, or a Var of a kernel
+// whose builder is `b`.
 
 /// Rank r owns heads [floor(r heads / P), floor((r + 1) heads / P)), perhaps none.
 struct Heads {
@@ -234,7 +220,7 @@ class GroupedHeads {
   std::array<int64_t, 2> most_columns_;
 };
 
-// One operation on all ranks: static arguments that agree, plans that look alike.
+// prepare_on_all() prepares one operation on all ranks: static arguments agree, plans look alike.
 //
 // What a configuration puts on the wire must be the same on every rank, whatever their caches hold. So rank 0's
 // choices for all buckets go to every rank; where a rank's own one looks the same it stays, as it is tuned for the
@@ -252,7 +238,7 @@ Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::s
 /// has one.
 void refresh_on_all(Engine& engine, Channel& channel);
 
-// A prepared fused operation of one rank, with its channel.
+// FusedHandle is a prepared operation of one rank, with its channel.
 //
 //   Channel channel(fabric, 8192);                                                    // collective; rows at most
 //   const auto up = engine->prepare(FusedAllgatherAndLinear{{.n = n, .k = k}}, channel);  // collective
@@ -322,8 +308,8 @@ class RankHandle {
   /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
   void call_as(int64_t capacity, Call call, Stream stream = {}) const;
   /// Handle::capture: one launch for every length from 0 up to the call's, each replay an epoch of the channel like any
-  /// call. Tensors of own rows have most_rows() of that length on every rank, as a rank may own more
-  /// rows at one length than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
+  /// call. Tensors of own rows have most_rows() of that length on every rank, as a rank may own more rows at one length
+  /// than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
   /// CutArgs::check_capture().
   [[nodiscard]] std::shared_ptr<const void> capture(Call call, const int64_t* device_length, Stream stream) const;
   const Handle& handle() const { return handle_; }

@@ -24,7 +24,7 @@ struct CheckReport {
   bool ok() const { return bad_rows == 0 && problems.empty(); }
 };
 
-// Tuning decisions and trials in SQLite, in a file that is shipped and that people open.
+// A TuningStore keeps tuning decisions and trials in SQLite, in a file that is shipped and that people open.
 //
 // One TuningStore is one file (`tuning.db`): data only, rollback journal, STRICT tables, a checksum with key echo in
 // all rows. A damaged, foreign or newer row or file is a miss with one log line and a counter, never an error. A write
@@ -156,7 +156,7 @@ class TuningStore {
 /// e.g. "workload.threads: 2 wanted, 4 stored". Returns an empty list if the file has no record.
 std::vector<std::string> nearest_key_difference(TuningStore& store, const TuningKey& wanted);
 
-// Compiled binaries in SQLite, per user, under a keyed MAC.
+// An ArtifactDb keeps compiled binaries in SQLite, per user, under a keyed MAC.
 //
 // `artifacts.db` holds machine code, so it is authenticated: every row carries a BLAKE2b MAC under a random key that
 // lives in a 0600 file outside the cache folder. A row whose MAC, key echo or target does not match is a miss. Anyone

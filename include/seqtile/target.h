@@ -14,6 +14,7 @@
 
 namespace seqtile {
 
+/// Properties of a GPU in numbers, for the key of its records and for models of its speed.
 struct GpuFacts {
   std::string name;            ///< as the driver gives it: "NVIDIA H200"
   int compute_capability = 0;  ///< 10 * major + minor
@@ -44,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> key_facts(const GpuFacts& facts
 /// Errors: unsupported below 8.0.
 std::string gpu_target_name(const GpuFacts& facts);
 
-// What code is generated for: an instruction set with its vector width and caches.
+// A Target is what code is generated for: an instruction set with its vector width and caches.
 //
 // CPU targets, best first: amx, avx512bf16, avx512, avx2, generic (x86-64), neon (AArch64). The running machine's best
 // is found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name. GPU targets: sm_80 (portable code
@@ -90,7 +91,7 @@ std::vector<std::string> cpu_target_names();
 /// registers, once.
 bool is_executable(const Target& target);
 
-// What a caller of the compiler may ask for beside the binary.
+// A caller of the compiler may ask for these beside the binary.
 
 /// Called once a stage with its name ("tile", "ll", "asm", "ptx" or "cubin") and text, a cubin's bytes; an empty
 /// function asks for nothing.

@@ -33,11 +33,10 @@ uint16_t f32_to_f16(float value);
 float bf16_to_f32(uint16_t bits);
 uint16_t f32_to_bf16(float value);
 
-// A reference to memory that the caller owns: pointer, dtype, sizes, strides.
-
 constexpr int kMaxRank = 4;
 
-/// Strides are in elements. A default-constructed tensor is "absent" (an optional argument that is not given).
+/// A reference to memory that the caller owns: pointer, dtype, sizes, strides. Strides are in elements. A
+/// default-constructed tensor is "absent" (an optional argument that is not given).
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;

@@ -89,9 +89,10 @@ struct TunePlanRow {
 std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRequest>& requests,
                               const std::string& device, cache::TuningStore& store, const TuneOptions& options);
 
-/// Serves candidates where the tuner has started this program again for it: the first statement of main() in a program
-/// that tunes its own operations. Returns false at once in an ordinary process. In a worker process it serves until the
-/// connection closes, sets `exit_code` and returns true; main() then returns `exit_code`.
+/// Serves candidates where the tuner has started this program again for it. Call it first in main() of every program
+/// that tunes, also by EngineOptions::policy; without it tune() and Engine::open throw unsupported, unless
+/// SEQTILE_WORKER names another program. Returns false at once in an ordinary process. In a worker process it serves
+/// until the connection closes, sets `exit_code` and returns true; main() then returns `exit_code`.
 bool run_worker(int argc, char** argv, const Registry& registry, int& exit_code);
 
 }  // namespace seqtile::autotune

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <thread>
 
-#include "seqtile/error.h"
 #include "jit/base/log.h"
-#include "seqtile/compiler.h"
 #include "jit/runtime/cpu/cpu_device.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

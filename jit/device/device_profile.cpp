@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/device.h"
 
-#include "seqtile/error.h"
 #include "jit/base/forever.h"
-#include "seqtile/compiler.h"
 #include "jit/device/profiles/profile_texts.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 
 #include <nlohmann/json.hpp>
 

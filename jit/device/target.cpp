@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "jit/base/env.h"
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,10 +5,10 @@
 // the kernel that makes it. Arithmetic is in builder_arithmetic.cpp.
 #include "seqtile/builder.h"
 
-#include "seqtile/error.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/ir/verifier.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

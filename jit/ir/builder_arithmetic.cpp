@@ -5,10 +5,10 @@
 #include <numbers>
 #include <optional>
 
-#include "seqtile/error.h"
-#include "seqtile/builder.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/verifier.h"
+#include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "seqtile/error.h"
 #include "jit/ir/verifier.h"
+#include "seqtile/error.h"
 
 namespace seqtile::ir {
 

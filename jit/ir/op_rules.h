@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "seqtile/ir.h"
 #include "jit/ir/infer.h"
+#include "seqtile/ir.h"
 
 namespace seqtile::ir {
 

@@ -9,9 +9,9 @@
 #include <limits>
 #include <unordered_map>
 
+#include "jit/ir/verifier.h"
 #include "seqtile/error.h"
 #include "seqtile/ir.h"
-#include "jit/ir/verifier.h"
 
 namespace seqtile::ir {
 namespace {

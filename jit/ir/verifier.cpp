@@ -8,10 +8,10 @@
 #include <set>
 #include <unordered_set>
 
-#include "seqtile/error.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/op_rules.h"
+#include "seqtile/error.h"
 
 namespace seqtile::ir {
 namespace {

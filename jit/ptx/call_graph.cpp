@@ -8,8 +8,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "seqtile/error.h"
 #include "jit/ptx/ptx_lexer.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

@@ -7,11 +7,11 @@
 #include <unordered_set>
 #include <utility>
 
-#include "seqtile/error.h"
 #include "jit/ptx/ptx_declarations.h"
 #include "jit/ptx/ptx_lexer.h"
 #include "jit/ptx/ptx_module.h"
 #include "jit/ptx/ptx_scopes.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <fmt/ranges.h>
 
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels {
 namespace {

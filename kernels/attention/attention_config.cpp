@@ -7,8 +7,8 @@
 
 #include "jit/base/cdiv.h"
 #include "seqtile/error.h"
-#include "seqtile/ops/attention.h"
 #include "seqtile/kernel.h"
+#include "seqtile/ops/attention.h"
 
 namespace seqtile::kernels {
 namespace attention {

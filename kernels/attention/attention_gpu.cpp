@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
-#include "seqtile/ops/attention.h"
 #include "seqtile/kernel.h"
+#include "seqtile/ops/attention.h"
 
 namespace seqtile::kernels {
 

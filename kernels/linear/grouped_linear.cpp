@@ -16,10 +16,10 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "seqtile/error.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
+#include "seqtile/error.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels {

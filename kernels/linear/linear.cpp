@@ -8,10 +8,10 @@
 #include <cmath>
 
 #include "jit/base/cdiv.h"
-#include "seqtile/error.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
+#include "seqtile/error.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels {

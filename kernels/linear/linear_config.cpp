@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "jit/base/cdiv.h"
 #include "kernels/linear/linear_config.h"
+#include "jit/base/cdiv.h"
 
 namespace seqtile::kernels::linear_op {
 namespace {

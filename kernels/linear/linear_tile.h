@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
-#include "seqtile/builder.h"
 #include "kernels/linear/linear_config.h"
+#include "seqtile/builder.h"
 
 namespace seqtile::kernels::linear_op {
 

@@ -10,9 +10,9 @@
 #include <cmath>
 
 #include "jit/base/cdiv.h"
-#include "seqtile/error.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"
+#include "seqtile/error.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels {
 

@@ -135,7 +135,7 @@ void RankHandle::add_channel(Call& call) const {
 
 void RankHandle::operator()(Call call, Stream stream) const {
   add_channel(call);
-  naming(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
+  name_errors(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
   handle_(call.tensors(), call.length, {&number_, 1}, stream);
   channel_->note_stream(stream);
@@ -143,7 +143,7 @@ void RankHandle::operator()(Call call, Stream stream) const {
 
 void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
   add_channel(call);
-  naming(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
+  name_errors(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
   handle_.call_as(capacity, call.tensors(), call.length, {&number_, 1}, stream);
   channel_->note_stream(stream);
@@ -151,7 +151,7 @@ void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
 
 std::shared_ptr<const void> RankHandle::capture(Call call, const int64_t* device_length, Stream stream) const {
   add_channel(call);
-  naming(workload_.operation, [&] { cut_.check_capture(*channel_, call.tensors(), call.length); });
+  name_errors(workload_.operation, [&] { cut_.check_capture(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
   auto captured = handle_.capture(call.tensors(), call.length, device_length, {&number_, 1}, stream);
   channel_->note_stream(stream);

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "kernels/seqpar/exchange/identity.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {

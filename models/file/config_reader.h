@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "models/file/model_file.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 

@@ -13,13 +13,13 @@
 
 #include "autotune/text/json_text.h"
 #include "autotune/text/text_kind.h"
-#include "seqtile/error.h"
-#include "seqtile/kernel.h"
 #include "models/file/class_names.h"
 #include "models/file/field_rules.h"
 #include "models/file/layer_reader.h"
 #include "models/file/model_types.h"
 #include "models/file/other_files.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::models {
 namespace {

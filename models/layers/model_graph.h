@@ -7,8 +7,8 @@
 // product and a sum. Norms of heads and of results, biases, feed-forward parts without a gate, multipliers, caps,
 // windows and layers without rope occur as in the model.
 #pragma once
-#include "seqtile/model.h"
 #include "planner/graph/graph.h"
+#include "seqtile/model.h"
 
 namespace seqtile::models {
 

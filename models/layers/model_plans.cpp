@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <string>
 
-#include "seqtile/error.h"
 #include "planner/graph/node_view.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 namespace {

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "seqtile/error.h"
-#include "seqtile/seqpar.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::models {
 using namespace kernels;

@@ -1,8 +1,8 @@
 // models/layers/model_runner.h -- runs a decoder model: prefill, extend and decode of one sequence, with a KV cache.
 // SPDX-License-Identifier: Apache-2.0
 //
-// This is the plain way to execute a LayerProgram on a CPU: one launch a step, buffers by name, no batching. It is not
-// made for speed. Tests compare it with the package that wrote the model file, and servers can copy how it binds
+// This is the plain way to execute the steps of a model on a CPU: one launch a step, buffers by name, no batching. It
+// is not made for speed. Tests compare it with the package that wrote the model file, and servers can copy how it binds
 // arguments.
 #pragma once
 #include <cstdint>
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/model_weights.h"
 #include "seqtile/engine.h"
 #include "seqtile/model.h"
-#include "models/layers/model_weights.h"
 
 namespace seqtile::models {
 

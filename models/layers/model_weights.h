@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "seqtile/tensor.h"
 #include "planner/graph/graph.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::models {
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
-#include "seqtile/seqpar.h"
 #include "planner/graph/graph.h"
 #include "planner/graph/node_view.h"
 #include "planner/graph/problem.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::models {
 

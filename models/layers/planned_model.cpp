@@ -11,16 +11,16 @@
 #include <type_traits>
 #include <utility>
 
-#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
-#include "seqtile/ops/rows.h"
-#include "seqtile/ops/attention.h"
-#include "seqtile/ops/linear.h"
-#include "seqtile/seqpar.h"
-#include "seqtile/ops/ranks.h"
-#include "seqtile/model.h"
 #include "models/layers/plan_shares.h"
 #include "planner/graph/node_view.h"
+#include "seqtile/error.h"
+#include "seqtile/model.h"
+#include "seqtile/ops/attention.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/ops/ranks.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::models {
 using namespace kernels;

@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/engine.h"
-#include "seqtile/fabric.h"
-#include "seqtile/seqpar.h"
-#include "seqtile/model.h"
 #include "models/layers/model_weights.h"
 #include "planner/graph/graph.h"
 #include "planner/graph/problem.h"
+#include "seqtile/engine.h"
+#include "seqtile/fabric.h"
+#include "seqtile/model.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::models {
 

@@ -6,11 +6,11 @@
 
 #include <iterator>
 
-#include "seqtile/error.h"
 #include "planner/graph/json_reader.h"
 #include "planner/graph/shape_check.h"
 #include "planner/graph/shared_parameters.h"
 #include "planner/graph/torch_types.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

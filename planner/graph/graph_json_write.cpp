@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/error.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/torch_types.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

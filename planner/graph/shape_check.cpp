@@ -26,8 +26,8 @@ const Names& kBroadcast = forever(Names{"add", "sub", "mul", "div", "truediv", "
 const Names& kReshape = forever(Names{"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
 const Names& kGated = forever(Names{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "relu_squared_and_mul"});
 
-const Names& kOthersOfTensors = forever(Names{"getitem", "permute", "transpose", "t", "Linear", "linear", "Embedding",
-                                              "embedding", "matmul", "bmm"});
+const Names& kOthersOfTensors = forever(
+    Names{"getitem", "permute", "transpose", "t", "Linear", "linear", "Embedding", "embedding", "matmul", "bmm"});
 
 /// The shape that the inputs require of a result.
 struct Wanted {
@@ -149,10 +149,12 @@ bool needs_tensor(const std::string& name) {
 std::string without_input(const Node& node) {
   const std::string name = operator_name(node);
   if (!needs_tensor(name)) return "";
-  const std::string given = node.arguments.empty() ? "" : fmt::format(" ({} is none)", node.arguments.front());
-  return fmt::format("node {}: {} makes a tensor of a tensor, and no input is one{}; the program that wrote the graph "
-                     "left a node out: export the model again",
-                     node.name, name, given);
+  const std::string given =
+      node.arguments.empty() ? "" : fmt::format(" (its first argument is {})", node.arguments.front());
+  return fmt::format(
+      "node {}: {} makes a tensor of a tensor, and no input is one{}; the program that wrote the graph "
+      "left a node out: export the model again",
+      node.name, name, given);
 }
 
 }  // namespace

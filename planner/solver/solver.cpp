@@ -13,8 +13,8 @@
 #include <queue>
 #include <tuple>
 
-#include "seqtile/error.h"
 #include "planner/solver/memory_cuts.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

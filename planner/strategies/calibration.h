@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "planner/strategies/operator_rule.h"
+#include "seqtile/op.h"
 
 namespace seqtile::planner {
 

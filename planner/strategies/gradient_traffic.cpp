@@ -10,8 +10,8 @@
 #include <set>
 #include <utility>
 
-#include "seqtile/error.h"
 #include "planner/strategies/calibrated_strategies.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

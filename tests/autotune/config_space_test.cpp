@@ -1,7 +1,7 @@
 // tests/autotune/config_space_test.cpp -- enumeration, refusals and hashes of configuration spaces; the registry.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/op.h"
 #include "seqtile/ir.h"
+#include "seqtile/op.h"
 
 #include <catch2/catch.hpp>
 

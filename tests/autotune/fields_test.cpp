@@ -4,9 +4,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "seqtile/tuner.h"
-#include "seqtile/error.h"
 #include "jit/base/hash.h"
+#include "seqtile/error.h"
+#include "seqtile/tuner.h"
 #include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;

@@ -7,8 +7,8 @@
 
 #include "autotune/call/verify.h"
 #include "autotune/worker/measure.h"
-#include "seqtile/error.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;

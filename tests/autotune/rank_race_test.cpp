@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <map>
 
-#include "seqtile/tuner.h"
 #include "autotune/worker/process_runner.h"
 #include "autotune/worker/stats.h"
 #include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/toy_ops.h"
 

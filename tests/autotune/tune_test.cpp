@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "seqtile/stores.h"
 #include "seqtile/error.h"
+#include "seqtile/stores.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/toy_ops.h"
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <regex>
 
-#include "seqtile/stores.h"
 #include "jit/base/hash.h"
+#include "seqtile/stores.h"
 #include "tests/cache/support.h"
 
 using namespace seqtile;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "tests/cache/support.h"
@@ -52,7 +53,7 @@ size_t publish_until_refused(TuningStore& store) {
   return stored;
 }
 
-/// While it lives, writes to files at an offset fail: those of every SQLite in the process, the library's own too.
+/// While it lives, pwrite() fails, by which SQLite writes: that of every SQLite in the process, the library's own too.
 class FailingWrites {
  public:
   explicit FailingWrites(int cause) { cause_ = cause; }
@@ -66,7 +67,7 @@ class FailingWrites {
   }
 
  private:
-  static inline int cause_ = 0;
+  static inline std::atomic<int> cause_ = 0;
 };
 
 constexpr std::chrono::minutes kUntilKilled{10};

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/sample_kernels.h"
 
 namespace seqtile {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/error.h"
-#include "seqtile/compiler.h"
 #include "seqtile/builder.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "jit/base/hash.h"
-#include "seqtile/compiler.h"
 #include "seqtile/builder.h"
+#include "seqtile/compiler.h"
 #include "seqtile/operations.h"
 #include "tests/support/kernels/kernel_table.h"
 #include "tests/support/references/golden.h"

@@ -9,10 +9,10 @@
 #include <iostream>
 #include <regex>
 
-#include "seqtile/op.h"
 #include "autotune/worker/count.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "seqtile/compiler.h"
+#include "seqtile/op.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

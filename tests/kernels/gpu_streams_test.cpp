@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "seqtile/compiler.h"
 #include "seqtile/builder.h"
+#include "seqtile/compiler.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

@@ -11,8 +11,8 @@
 
 #include "autotune/call/device_mirror.h"
 #include "autotune/call/problem.h"
-#include "seqtile/engine.h"
 #include "seqtile/compiler.h"
+#include "seqtile/engine.h"
 #include "seqtile/operations.h"
 #include "tests/cache/support.h"
 #include "tests/support/kernels/compiled.h"

@@ -7,8 +7,8 @@
 
 #include "autotune/call/launcher.h"
 #include "jit/ir/row_alignment.h"
-#include "seqtile/ops/linear.h"
 #include "seqtile/kernel.h"
+#include "seqtile/ops/linear.h"
 #include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {

@@ -7,13 +7,13 @@
 #include <set>
 
 #include "autotune/call/device_mirror.h"
-#include "seqtile/engine.h"
-#include "seqtile/error.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/sim/device/sim_device.h"
-#include "seqtile/ops/attention.h"
+#include "seqtile/engine.h"
+#include "seqtile/error.h"
 #include "seqtile/kernel.h"
 #include "seqtile/operations.h"
+#include "seqtile/ops/attention.h"
 #include "seqtile/ops/rows.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/kernels/kernel_table.h"

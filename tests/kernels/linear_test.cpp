@@ -5,10 +5,10 @@
 #include <cstring>
 #include <vector>
 
-#include "seqtile/error.h"
-#include "seqtile/ops/linear.h"
 #include "kernels/linear/linear_config.h"
+#include "seqtile/error.h"
 #include "seqtile/kernel.h"
+#include "seqtile/ops/linear.h"
 #include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "seqtile/engine.h"
-#include "seqtile/ops/linear.h"
 #include "seqtile/operations.h"
+#include "seqtile/ops/linear.h"
 #include "tests/cache/support.h"
 #include "tests/support/kernels/kernel_table.h"
 

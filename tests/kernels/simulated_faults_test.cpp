@@ -9,8 +9,8 @@
 
 #include "autotune/call/problem.h"
 #include "autotune/engine/launch.h"
-#include "seqtile/error.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/guarded_call.h"
 #include "tests/support/kernels/kernel_cases.h"

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <thread>
 
-#include "seqtile/error.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 #include <fmt/format.h>

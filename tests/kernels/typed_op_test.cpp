@@ -4,10 +4,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "seqtile/kernel.h"
 #include "seqtile/ops/attention.h"
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/rows.h"
-#include "seqtile/kernel.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 using namespace seqtile;

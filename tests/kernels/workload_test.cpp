@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "seqtile/op.h"
 #include "seqtile/error.h"
-#include "seqtile/ops/rows.h"
+#include "seqtile/op.h"
+#include "seqtile/operations.h"
 #include "seqtile/ops/attention.h"
 #include "seqtile/ops/linear.h"
-#include "seqtile/operations.h"
+#include "seqtile/ops/rows.h"
 #include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {

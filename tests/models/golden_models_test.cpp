@@ -15,14 +15,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/engine.h"
-#include "seqtile/error.h"
-#include "seqtile/kernel.h"
-#include "seqtile/operations.h"
 #include "models/file/model_file.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_runner.h"
 #include "planner/graph/shared_parameters.h"
+#include "seqtile/engine.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
+#include "seqtile/operations.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 

@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "seqtile/error.h"
 #include "models/file/model_description.h"
 #include "models/file/model_file.h"
 #include "models/file/model_types.h"
+#include "seqtile/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/error.h"
 #include "models/file/model_file.h"
+#include "seqtile/error.h"
 #include "seqtile/model.h"
 #include "tests/support/kernels/kernel_cases.h"
 

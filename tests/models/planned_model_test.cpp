@@ -9,15 +9,15 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "seqtile/error.h"
-#include "seqtile/kernel.h"
-#include "seqtile/operations.h"
 #include "models/file/model_file.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_plans.h"
 #include "planner/solver/calibrated_problem.h"
 #include "planner/solver/solver.h"
 #include "planner/strategies/calibration.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
+#include "seqtile/operations.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/temp_folder.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/error.h"
 #include "models/file/model_file.h"
+#include "seqtile/error.h"
 
 namespace seqtile::testing {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <tuple>
 
-#include "seqtile/error.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/shared_parameters.h"
 #include "planner/strategies/gradient_traffic.h"
+#include "seqtile/error.h"
 #include "tests/planner/graph_maker.h"
 #include "tests/planner/planned.h"
 

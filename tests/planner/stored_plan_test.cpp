@@ -4,11 +4,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "seqtile/error.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/graph/graph_json.h"
 #include "planner/solver/plan_costs.h"
+#include "seqtile/error.h"
 #include "tests/planner/plan_files.h"
 #include "tests/planner/planned.h"
 #include "tests/planner/sample_graphs.h"

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 

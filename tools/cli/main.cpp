@@ -12,9 +12,9 @@
 #include <system_error>
 #include <vector>
 
-#include "seqtile/tuner.h"
 #include "seqtile/compiler.h"
 #include "seqtile/operations.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 

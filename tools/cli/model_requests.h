@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
-#include "seqtile/tuner.h"
 #include "seqtile/model.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/options.h"
 #include "tools/cli/ranks/ranks.h"
 

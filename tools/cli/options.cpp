@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "seqtile/op.h"
 #include "autotune/text/seconds.h"
 #include "cache/database/files.h"
 #include "cache/database/schema.h"
 #include "seqtile/device.h"
+#include "seqtile/op.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"

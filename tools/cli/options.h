@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "seqtile/stores.h"
-#include "seqtile/device.h"
 
 namespace seqtile::cli {
 

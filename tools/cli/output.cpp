@@ -18,8 +18,8 @@
 #include "cache/database/files.h"
 #include "cache/database/text.h"
 #include "jit/base/descriptor.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cli {
 namespace {

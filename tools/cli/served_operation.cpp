@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
+#include "seqtile/op.h"
 
 namespace seqtile::cli {
 

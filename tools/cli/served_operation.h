@@ -5,8 +5,8 @@
 #include <string>
 
 #include "seqtile/engine.h"
-#include "seqtile/tuner.h"
 #include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/requests/request_plan.h"
 
 namespace seqtile::cli {

@@ -14,9 +14,10 @@ inline constexpr Extent kTokens{"tokens"}, kKvTokens{"kv_tokens"}, kBatch{"batch
 void attention_fields(FieldVisitor& v, int64_t& heads, int64_t& kv_heads, int64_t& head_dim, bool& causal,
                       double& scale);
 
-/// Attention in one pass over the keys with a running maximum and sum (Milakov and Gimelshein 2018; Dao et al.,
-/// FlashAttention, NeurIPS 2022). The longest sequence selects the bucket: `length` of a call is the largest number of
-/// queries of a sequence, in phase decode (one query each) the largest number of keys.
+/// softmax(scale q k^T) v over a batch of sequences with their own lengths, in one pass over the keys with a running
+/// maximum and sum (Milakov and Gimelshein 2018; Dao et al., FlashAttention, NeurIPS 2022). The longest sequence
+/// selects the bucket: `length` of a call is the largest number of queries of a sequence, in phase decode (one query
+/// each) the largest number of keys.
 struct AttentionForward {
   static constexpr std::string_view kName = "attention_forward";
   enum class Phase { prefill, extend, decode };  ///< as many keys as queries; more keys; one query
@@ -87,8 +88,6 @@ struct AttentionForward {
 };
 
 autotune::OpDef attention_forward();
-
-// Gradients of attention's queries, keys and values, in one launch.
 
 /// The backward pass of attention_forward over a batch of sequences (Dao et al., FlashAttention, NeurIPS 2022, with
 /// every product that two programs need computed by both, so that nothing is added across programs): sums are in f32

@@ -17,8 +17,9 @@ struct Tile;
 /// [n, k] as in nn.Linear; panels of pack_linear_weight(), for CPUs; [k, n], as gradients of inputs need them.
 enum class WeightLayout { plain, packed, transposed };
 
-/// Several weights share the reading of x in one launch (query, key and value projections); a gated pair makes one
-/// output: activation(x w^T + bias) * (x w2^T + bias2). Accumulated in f32, rounded to the storage format once.
+/// y = scale * activation(x w^T + bias) + residual. One to three weights share the reading of x in one launch (query,
+/// key and value projections). A gated pair makes one output: activation(x w^T + bias) * (x w2^T + bias2). Sums are
+/// accumulated in f32 and rounded to the storage format once.
 struct Linear {
   static constexpr std::string_view kName = "linear";
   int64_t n = 0, n2 = 0, n3 = 0;  ///< outputs; n2, n3: 0 where there is no such weight
@@ -104,10 +105,9 @@ void pack_linear_weight(const Tensor& weight, const Tensor& packed);
 
 autotune::OpDef linear();
 
-// dw = dy^T x, the gradient of a linear layer's weight, summed over the rows.
-
-/// The other half of the backward pass of y = x w^T; the gradient of x is linear with transposed weights. Sums run over
-/// the rows that there are, in f32 and in one order that only the configuration decides.
+/// dw = dy^T x, summed over the rows: the other half of the backward pass of y = x w^T; the gradient of x is linear
+/// with transposed weights. Sums run over the rows that there are, in f32 and in one order that only the configuration
+/// decides.
 struct LinearWgrad {
   static constexpr std::string_view kName = "linear_wgrad";
   int64_t n = 0, k = 0;       ///< of the weight [n, k]
@@ -150,9 +150,8 @@ struct LinearWgrad {
 
 autotune::OpDef linear_wgrad();
 
-// Each row of x times the weight of its expert, for rows that are sorted by expert.
-
-/// The linear layer of a mixture of experts, of all experts in one launch: y = activation(x w^T) or, gated,
+/// Each row of x times the weight of its expert, for rows that are sorted by expert: the linear layer of a mixture of
+/// experts, of all experts in one launch: y = activation(x w^T) or, gated,
 /// activation(x w^T) * (x w2^T). Sums are those of Linear.
 /// Expert e has the rows offsets[e] to offsets[e + 1] - 1, any number of them. Rows before offsets[0] and from
 /// offsets[experts] on belong to no expert; y is left alone there.

@@ -2,14 +2,24 @@
 // their launch.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of the sequence are cut over the ranks as in FusedAllgatherAndLinear. Sums are taken in f32, from rank 0 on, and
-// rounded once: every rank gets the same bits.
+// The sequence of s rows is cut over P ranks: rank r owns rows [floor(r s / P), floor((r + 1) s / P)), perhaps none.
+// Attention and norms may have another RowLayout. All ranks call the operations of a channel in the same order
+// (seqtile/seqpar.h).
 #pragma once
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/rows.h"
 #include "seqtile/seqpar.h"
 
+namespace seqtile {
+struct Protocol;
+}
+
 namespace seqtile::kernels::seqpar {
+
+struct ExchangeShape;
+
+// Collectives have one launch a rank. Sums are taken in f32, from rank 0 on, and rounded once: every rank gets the same
+// bits.
 
 /// The tensors of every collective.
 template <class T>
@@ -132,9 +142,8 @@ autotune::OpDef all_reduce();
 autotune::OpDef all_to_all();
 autotune::OpDef broadcast();
 
-// Linear layers of a sequence-parallel model: one launch communicates and computes.
+// Linear layers of a sequence-parallel model communicate and compute in one launch.
 //
-// The sequence of s tokens is cut over P ranks: rank r owns rows [floor(r s / P), floor((r + 1) s / P)), perhaps none.
 // A column-parallel layer gathers the rows and computes its own columns of all of them; a row-parallel layer computes
 // partial sums of all rows and gives each rank the sums of its own. docs/seqpar/guide.md explains how.
 
@@ -209,7 +218,7 @@ autotune::OpDef fused_allgather_and_linear();
 autotune::OpDef fused_linear_and_reducescatter();
 autotune::OpDef linear_and_allreduce();
 
-// From own heads of all rows to own rows, and the product behind attention.
+// FusedAlltoallAndLinear goes from own heads of all rows to own rows, with the product behind attention.
 //
 // Attention with its heads cut over the ranks leaves a rank the columns of its heads, of all rows. The output product
 // of a row needs all of its columns: they meet in the staging of the row's owner, each rank's beside those of the
@@ -253,10 +262,10 @@ struct FusedAlltoallAndLinear {
 
 autotune::OpDef fused_alltoall_and_linear();
 
-// The product in front of attention: own rows of x, own heads of all rows.
+// FusedLinearAndAlltoall is the product in front of attention: own rows of x become own heads of all rows.
 //
-// Every rank multiplies its rows with all heads' weights. What belongs to another rank's heads goes straight from the
-// registers to that rank's staging, chunk by chunk; what is its own, to its outputs. Attention follows on own heads and
+// Every rank multiplies its rows with all heads' weights. The columns of another rank's heads go straight from the
+// registers to that rank's staging, chunk by chunk; own columns go to the outputs. Attention follows on own heads and
 // all rows, then fused_alltoall_and_linear as the way back.
 
 /// Own heads of y = x w^T + bias for queries, keys and values, all rows. KV groups are cut by the floor rule, with all
@@ -300,7 +309,7 @@ struct FusedLinearAndAlltoall {
 
 autotune::OpDef fused_linear_and_alltoall();
 
-// Backward of the products that communicate: one launch of each rank, too.
+// The products that communicate have backward passes of one launch a rank.
 //
 // A layer's backward pass is two products over the same rows: of the gradient with the weight, and with what the layer
 // was given, summed over the rows. "Leading" is the column-parallel product at the start of a block, whose input is
@@ -388,7 +397,7 @@ struct SequenceParallelLeadingMatmulBackward {
 autotune::OpDef sequence_parallel_trailing_matmul_backward();
 autotune::OpDef sequence_parallel_leading_matmul_backward();
 
-// A norm's gradients over own rows, its weight's summed over ranks in the launch.
+// A norm's gradients are of own rows; the gradient of its weight is summed over ranks in the launch.
 //
 // A norm's weight is whole on every rank and all rows add to its gradient. Each rank sends the sum over its own rows,
 // one row in f32, to all others; every rank adds them up from rank 0 on and gets the same bits.
@@ -420,7 +429,7 @@ struct SequenceParallelRmsNormBackward {
 
 autotune::OpDef sequence_parallel_rms_norm_backward();
 
-// Attention over a sequence whose rows are cut over ranks: one launch of each.
+// Context attention works on a sequence whose rows are cut over ranks: one launch a rank.
 //
 // Context parallelism: q, k, v and the result stay with the rank that owns their rows (RowLayout). Keys and values
 // go to every peer inside the launch; sums are kept in f32 from the first rank's keys to the last.
@@ -463,7 +472,7 @@ struct ContextAttentionForward {
 
 autotune::OpDef context_attention_forward();
 
-// Attention's gradients over a sequence cut over ranks, one launch.
+// ContextAttentionBackward computes attention's gradients over a sequence cut over ranks, in one launch.
 //
 // Every rank gets all rows of k, v, q and dout, and two numbers for each query of a head, inside the launch. It
 // computes dq of its own queries over all keys, and dk and dv of its own keys over all queries, in f32 from the first

@@ -8,13 +8,9 @@
 
 #include "seqtile/operation.h"
 
-namespace seqtile {
-class KernelBuilder;
-class Var;
-}  // namespace seqtile
-
 namespace seqtile::kernels {
 
+/// The activations that fuse into other kernels.
 enum class Activation { none, silu, gelu, gelu_tanh, relu_squared };
 inline constexpr std::array<std::string_view, 5> kActivationNames = {"none", "silu", "gelu", "gelu_tanh",
                                                                      "relu_squared"};
@@ -37,9 +33,8 @@ Slope<Var> slope_of(KernelBuilder& b, Activation activation, Var x);
 /// The same in double, for references.
 Slope<double> slope_of(Activation activation, double x);
 
-// y = activation(left half of x) * right half of x, for each row.
-
-/// The gate of a gated MLP (SwiGLU: silu, GeGLU: gelu) for models that keep gate and up projection in one tensor.
+/// y = activation(left half of x) * right half of x, for each row: the gate of a gated MLP (SwiGLU: silu, GeGLU: gelu)
+/// for models that keep gate and up projection in one tensor.
 struct ActAndMul {
   static constexpr std::string_view kName = "act_and_mul";
   int64_t n = 0;  ///< columns of y
@@ -66,8 +61,6 @@ struct ActAndMul {
 };
 
 autotune::OpDef act_and_mul();
-
-// The gradient of activation(left half of x) * right half of x, for each row.
 
 /// dgate = dy up activation'(gate), dup = dy activation(gate); laid out as gate and up are in x.
 struct ActAndMulBackward {
@@ -102,9 +95,8 @@ struct ActAndMulBackward {
 
 autotune::OpDef act_and_mul_backward();
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias for each row.
-
-/// Layer norm of each row, computed in f32; the variance is taken about the mean, in a second pass over the row.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias for each row, computed in f32; the variance is taken about the
+/// mean, in a second pass over the row.
 struct LayerNorm {
   static constexpr std::string_view kName = "layer_norm";
   int64_t n = 0;
@@ -140,9 +132,8 @@ struct LayerNorm {
 
 autotune::OpDef layer_norm();
 
-// y = x / sqrt(mean(x^2) + eps) * (weight_offset + weight), also of and before a sum.
-
-/// Root-mean-square norm of each row (Zhang and Sennrich, NeurIPS 2019), computed in f32.
+/// y = x / sqrt(mean(x^2) + eps) * (weight_offset + weight) for each row (Zhang and Sennrich, NeurIPS 2019), computed
+/// in f32, also of and before a sum.
 struct RmsNorm {
   static constexpr std::string_view kName = "rms_norm";
   /// With `residual`: sum = x + residual, y = norm(sum); sum = norm(x) + residual, without y; sum = norm(x) + residual,
@@ -185,8 +176,6 @@ struct RmsNorm {
 
 autotune::OpDef rms_norm();
 
-// Gradients of a root-mean-square norm's input and weight, in one launch.
-
 /// The gradients of y = x r (weight_offset + weight) with r = 1 / sqrt(mean(x^2) + eps), which is computed again: with
 /// g = dy (weight_offset + weight), dx = r (g - x r^2 mean(g x)) and dweight = the sum over the rows of dy x r.
 struct RmsNormBackward {
@@ -222,18 +211,17 @@ struct RmsNormBackward {
 
 autotune::OpDef rms_norm_backward();
 
-// Rotary position embedding of query and key heads, with a norm of each head before it.
-//
-// The frequencies are an input, not a part of the operation: one kernel serves every way to scale them, and a server
-// changes the table when a sequence grows. Angles are fractions of a full circle in 32-bit fixed point, whose product
-// with a position wraps around as angles do: position 2^24 is as right as position 1.
+// Rope: the frequencies are an input, not a part of the operation: one kernel serves every way to scale them, and a
+// server changes the table when a sequence grows. Angles are fractions of a full circle in 32-bit fixed point, whose
+// product with a position wraps around as angles do: position 2^24 is as right as position 1.
 
 /// Row 0: 2^32 times the turns per position, the fraction. Rows 1 and 2 hold bits of f32: radians per position that
 /// row 0 leaves out, and the factor of sine and cosine.
 constexpr int64_t kRopeTableRows = 3;
 
-/// Rotates pairs of each head's first `rotary_dim` elements by position * turns of the pair, multiplies them by the
-/// table's factor and copies the rest. Source: Su et al., RoFormer (2021).
+/// Rotary position embedding of query and key heads, with a norm of each head before it: rotates pairs of each head's
+/// first `rotary_dim` elements by position * turns of the pair, multiplies them by the table's factor and copies the
+/// rest. Source: Su et al., RoFormer (2021).
 struct Rope {
   static constexpr std::string_view kName = "rope";
   enum class Style { half, interleaved };
@@ -282,9 +270,7 @@ void fill_rope_table(std::span<const double> turns, double factor, const Tensor&
 
 autotune::OpDef rope();
 
-// y[t] = scale * table[ids[t]].
-
-/// Rows of a table by token id. An id outside of the table is refused on CPUs, and gives zeros on GPUs.
+/// y[t] = scale * table[ids[t]]. An id outside of the table is refused on CPUs, and gives zeros on GPUs.
 struct Embedding {
   static constexpr std::string_view kName = "embedding";
   int64_t vocab = 0, n = 0;
@@ -314,9 +300,7 @@ struct Embedding {
 
 autotune::OpDef embedding();
 
-// y = exp(x - max x) / sum exp(x - max x) for each row.
-
-/// Softmax of each row, computed in f32.
+/// y = exp(x - max x) / sum exp(x - max x) for each row, computed in f32.
 struct Softmax {
   static constexpr std::string_view kName = "softmax";
   int64_t n = 0;

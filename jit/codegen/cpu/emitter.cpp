@@ -4,9 +4,9 @@
 
 #include <numeric>
 
-#include "seqtile/error.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 namespace {

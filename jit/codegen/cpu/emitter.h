@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/tensor.h"
 #include "jit/codegen/control_flow.h"
-#include "seqtile/target.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
+#include "seqtile/target.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::cpu {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "seqtile/target.h"
 #include "seqtile/ir.h"
+#include "seqtile/target.h"
 
 namespace llvm {
 class LLVMContext;

@@ -1,8 +1,8 @@
 // jit/codegen/cpu/memory_ops.cpp -- element accesses, scatter, atomics and flags, random numbers.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/abi.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/math.h"
+#include "seqtile/abi.h"
 
 namespace seqtile::cpu {
 

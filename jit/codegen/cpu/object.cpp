@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/object.h"
 
-#include "seqtile/error.h"
 #include "jit/base/forever.h"
 #include "jit/codegen/cpu/blob.h"
 #include "jit/codegen/cpu/instrument.h"
 #include "jit/codegen/stages.h"
+#include "seqtile/error.h"
 
 #include <llvm/IR/Module.h>
 #include <llvm/IR/OptBisect.h>

@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "seqtile/target.h"
 #include "seqtile/device.h"
+#include "seqtile/target.h"
 
 namespace llvm {
 class Module;

@@ -4,10 +4,10 @@
 // An index without a vector axis does not depend on the column: its value is computed once, before the column loop
 // (hoist_block_). Out-of-range positions are checked only where neither the view's static size nor the bound that
 // already limits the loop covers them. That bound is an upper one: an offset that may be negative is checked too.
-#include "seqtile/error.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/math.h"
 #include "llvm/IR/Intrinsics.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "seqtile/tensor.h"
 #include "jit/codegen/control_flow.h"
-#include "seqtile/target.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
+#include "seqtile/target.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::nvptx {
 

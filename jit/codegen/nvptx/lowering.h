@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
-#include "seqtile/target.h"
 #include "seqtile/device.h"
 #include "seqtile/ir.h"
+#include "seqtile/target.h"
 
 namespace seqtile::nvptx {
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <map>
 
-#include "seqtile/error.h"
 #include "jit/codegen/dense_strides.h"
 #include "jit/ir/length_sizes.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

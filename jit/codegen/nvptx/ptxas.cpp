@@ -17,8 +17,8 @@
 
 #include "jit/abi/cubin.h"
 #include "jit/base/env.h"
-#include "seqtile/error.h"
 #include "jit/base/log.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 
 namespace seqtile::fabric {
 

@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "seqtile/abi.h"
 #include "jit/fabric/core/wait.h"
 #include "jit/fabric/transport/node_link.h"
+#include "seqtile/abi.h"
 
 namespace seqtile::fabric {
 

@@ -21,13 +21,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "seqtile/error.h"
-#include "seqtile/compiler.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/transport/node_fabric.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/runtime/cuda/peer_memory.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

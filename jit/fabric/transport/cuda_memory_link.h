@@ -4,8 +4,8 @@
 #pragma once
 #include <memory>
 
-#include "seqtile/fabric.h"
 #include "jit/runtime/cuda/cuda_driver.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::fabric {
 

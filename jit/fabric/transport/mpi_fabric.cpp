@@ -16,12 +16,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "seqtile/abi.h"
 #include "jit/base/descriptor.h"
-#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/transport/mpi_link.h"
 #include "jit/fabric/transport/node_fabric.h"
+#include "seqtile/abi.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

@@ -11,9 +11,9 @@
 #include <sys/mman.h>
 
 #include "jit/abi/outbox_block.h"
-#include "seqtile/error.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/transport/carrier.h"
+#include "seqtile/error.h"
 
 namespace seqtile::fabric {
 namespace {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "seqtile/fabric.h"
 #include "jit/fabric/transport/node_link.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::fabric {
 

@@ -20,15 +20,15 @@
 #include <unistd.h>
 
 #include "jit/base/descriptor.h"
-#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
 #include "jit/fabric/core/agreement.h"
-#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/core/wait.h"
 #include "jit/fabric/transport/node_fabric.h"
 #include "jit/fabric/transport/process_memory.h"
 #include "jit/fabric/transport/process_watch.h"
+#include "seqtile/error.h"
+#include "seqtile/fabric.h"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <sys/syscall.h>
 
-#include "seqtile/abi.h"
 #include "jit/fabric/transport/process_memory.h"
+#include "seqtile/abi.h"
 
 namespace seqtile::fabric {
 

@@ -1,9 +1,9 @@
 // jit/fabric/transport/sim_fabric.cpp -- ranks that are simulated GPUs of one PTX machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/agreement.h"
-#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "jit/fabric/core/agreement.h"
-#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/core/wait.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile {
 namespace {

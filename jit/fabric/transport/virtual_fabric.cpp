@@ -1,9 +1,9 @@
 // jit/fabric/transport/virtual_fabric.cpp -- ranks that share one GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/agreement.h"
-#include "seqtile/fabric.h"
 #include "jit/fabric/core/meeting.h"
 #include "jit/fabric/core/virtual_device.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile {
 namespace {

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "jit/abi/program_fn.h"
-#include "seqtile/error.h"
 #include "jit/runtime/cpu/host_memory.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 
-#include "seqtile/error.h"
-#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_driver.h"
+#include "seqtile/device.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cuda {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "jit/runtime/cuda/cuda_driver.h"
 #include "seqtile/device.h"
 #include "seqtile/target.h"
-#include "jit/runtime/cuda/cuda_driver.h"
 
 namespace seqtile::cuda {
 

@@ -3,10 +3,10 @@
 #pragma once
 #include <span>
 
-#include "seqtile/device.h"
-#include "seqtile/target.h"
 #include "jit/runtime/cuda/cuda_context.h"
 #include "jit/runtime/cuda/tensor_map.h"
+#include "seqtile/device.h"
+#include "seqtile/target.h"
 
 namespace seqtile::cuda {
 

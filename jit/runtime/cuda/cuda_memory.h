@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_context.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cuda {
 

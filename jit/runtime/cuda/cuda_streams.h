@@ -3,8 +3,8 @@
 #pragma once
 #include <memory>
 
-#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_context.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cuda {
 

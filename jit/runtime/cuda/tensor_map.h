@@ -8,8 +8,8 @@
 #pragma once
 #include <span>
 
-#include "seqtile/device.h"
 #include "jit/runtime/cuda/cuda_context.h"
+#include "seqtile/device.h"
 
 namespace seqtile::cuda {
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "seqtile/error.h"
 #include "jit/sim/decode/decode_operands.h"
 #include "jit/sim/values/fragments.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <set>
 
-#include "seqtile/error.h"
 #include "jit/ptx/address.h"
 #include "jit/ptx/ptx_declarations.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/device/counted_launch.h"
 
-#include "seqtile/error.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <utility>
 
-#include "seqtile/error.h"
 #include "jit/sim/device/sim_memory.h"
 #include "jit/sim/device/sim_world.h"
 #include "jit/sim/memory/sim_tensor_map.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "seqtile/device.h"
 #include "jit/sim/exec/machine.h"
+#include "seqtile/device.h"
 
 namespace seqtile::sim {
 

@@ -8,10 +8,10 @@
 #include <map>
 #include <string>
 
-#include "seqtile/device.h"
 #include "jit/sim/device/lone_memory.h"
 #include "jit/sim/device/sim_streams.h"
 #include "jit/sim/device/sim_world.h"
+#include "seqtile/device.h"
 
 namespace seqtile::sim {
 

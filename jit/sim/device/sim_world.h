@@ -14,8 +14,8 @@
 #include <mutex>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "jit/sim/exec/machine.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 

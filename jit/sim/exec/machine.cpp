@@ -9,8 +9,8 @@
 #include <cstring>
 #include <exception>
 
-#include "seqtile/error.h"
 #include "jit/sim/exec/cohort.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/device.h"
 #include "jit/sim/checks/counters.h"
 #include "jit/sim/checks/memory_map.h"
 #include "jit/sim/checks/report.h"
 #include "jit/sim/decode/program.h"
+#include "seqtile/device.h"
 
 namespace seqtile::sim {
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "seqtile/error.h"
 #include "jit/sim/exec/cohort.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 namespace {

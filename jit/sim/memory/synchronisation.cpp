@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "seqtile/error.h"
 #include "jit/sim/exec/cohort.h"
+#include "seqtile/error.h"
 
 namespace seqtile::sim {
 

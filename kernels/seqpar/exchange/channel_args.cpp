@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "seqtile/abi.h"
 #include "jit/fabric/core/wait.h"
+#include "seqtile/abi.h"
 #include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
 

@@ -9,8 +9,8 @@
 #include <functional>
 #include <optional>
 
-#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "seqtile/op.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/abi.h"
 #include "jit/abi/outbox_block.h"
 #include "jit/base/cdiv.h"
+#include "seqtile/abi.h"
 #include "seqtile/error.h"
 
 namespace seqtile::kernels::seqpar {
@@ -115,7 +115,7 @@ Var Exchange::most_chunks(int phase) {
   return b_.cdiv(rows, shape.chunk_rows);
 }
 
-// As the function of seqtile/seqpar.h.
+// The most rows that a rank owns, as most_rows() in seqtile/seqpar.h computes it.
 Var Exchange::most_rows(Var length) {
   if (shape_.layout == RowLayout::contiguous) return b_.cdiv(length, shape_.world_size);
   return b_.cdiv(length, 2 * shape_.world_size) * 2;

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "seqtile/abi.h"
 #include "jit/fabric/core/protocol.h"
+#include "seqtile/abi.h"
 #include "seqtile/builder.h"
 #include "seqtile/seqpar.h"
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/abi.h"
 #include "jit/base/hash.h"
+#include "seqtile/abi.h"
 #include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {

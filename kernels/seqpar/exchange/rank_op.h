@@ -30,9 +30,9 @@
 #include <utility>
 #include <vector>
 
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/identity.h"
+#include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "seqtile/abi.h"
 #include "jit/base/cdiv.h"
+#include "seqtile/abi.h"
 #include "seqtile/error.h"
 #include "seqtile/kernel.h"
 

@@ -9,9 +9,9 @@
 #include <functional>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
+#include "seqtile/op.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/channel_args.h"
+#include "seqtile/op.h"
 
 namespace seqtile::kernels::seqpar {
 

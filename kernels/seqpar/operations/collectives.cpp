@@ -6,12 +6,12 @@
 #include <bit>
 
 #include "jit/base/cdiv.h"
-#include "seqtile/error.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/exchange/transfer.h"
+#include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "jit/base/forever.h"
-#include "seqtile/ops/attention.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/patterns/context_attention_kernel.h"
 #include "kernels/seqpar/patterns/context_op.h"
+#include "seqtile/kernel.h"
+#include "seqtile/ops/attention.h"
 
 namespace seqtile::kernels::seqpar {
 

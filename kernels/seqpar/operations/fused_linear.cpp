@@ -7,12 +7,12 @@
 
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "kernels/seqpar/patterns/linear_reduce.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "kernels/linear/linear_tile.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 

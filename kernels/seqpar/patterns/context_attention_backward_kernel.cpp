@@ -9,11 +9,11 @@
 
 #include <array>
 
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/patterns/sequence_rows.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

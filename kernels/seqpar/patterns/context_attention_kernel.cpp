@@ -6,10 +6,10 @@
 // here. Keys beyond a rank's rows are left out by the bounds of its view: they are not multiplied by zero.
 #include "kernels/seqpar/patterns/context_attention_kernel.h"
 
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/patterns/sequence_rows.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/linear/linear_tile.h"
-#include "seqtile/ops/linear.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::kernels::seqpar {
 

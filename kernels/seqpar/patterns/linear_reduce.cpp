@@ -3,8 +3,8 @@
 #include "kernels/seqpar/patterns/linear_reduce.h"
 
 #include "kernels/linear/linear_tile.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "seqtile/error.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 

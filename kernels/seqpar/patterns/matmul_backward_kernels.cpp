@@ -9,12 +9,12 @@
 #include <array>
 
 #include "kernels/linear/linear_tile.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "kernels/seqpar/patterns/gathered_wgrad.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 

@@ -4,10 +4,10 @@
 #pragma once
 #include <vector>
 
-#include "seqtile/ops/linear.h"
-#include "seqtile/seqpar.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
+#include "seqtile/ops/linear.h"
+#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 

@@ -7,9 +7,9 @@
 #include <random>
 #include <thread>
 
+#include "seqtile/operations.h"
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/rows.h"
-#include "seqtile/operations.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;

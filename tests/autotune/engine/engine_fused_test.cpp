@@ -5,12 +5,12 @@
 #include <exception>
 #include <thread>
 
-#include "seqtile/tuner.h"
-#include "seqtile/stores.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
-#include "seqtile/seqpar.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
@@ -105,7 +105,7 @@ void check_served(const autotune::Registry& registry, Op op, const std::string& 
 
 TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ranks from its record",
           "[autotune][engine][sim][seqpar]") {
-  // The program seqtile is the worker for the library's operations.
+  // The helper is the worker; it has the library's operations.
   setenv("SEQTILE_WORKER", SEQTILE_EXIT_HELPER, 1);
   const autotune::Registry registry = kernels::make_registry();
   for (const std::string target : {"sm_80", "sm_90a"}) {

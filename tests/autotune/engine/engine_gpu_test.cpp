@@ -6,12 +6,12 @@
 #include <cmath>
 #include <span>
 
-#include "seqtile/stores.h"
-#include "seqtile/error.h"
-#include "seqtile/builder.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
+#include "seqtile/builder.h"
+#include "seqtile/error.h"
 #include "seqtile/operations.h"
+#include "seqtile/stores.h"
 #include "tests/support/fakes/fake_op.h"
 #include "tests/support/ptx/cubin_header.h"
 

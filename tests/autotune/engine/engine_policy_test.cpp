@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;

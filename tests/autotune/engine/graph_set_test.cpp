@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 
 using namespace seqtile;
 

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "autotune/tuning/session.h"
-#include "seqtile/stores.h"
 #include "seqtile/error.h"
+#include "seqtile/stores.h"
 #include "tests/support/fakes/fake_op.h"
 #include "tests/support/fakes/fake_runner.h"
 

@@ -1,7 +1,7 @@
 // tests/jit/fabric/cuda_fabric_test.cpp -- ranks on GPUs against a fake driver: the calls that each rank makes.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/fabric.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
+#include "seqtile/fabric.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
 #include "jit/base/machine_memory.h"
+#include "seqtile/error.h"
 #include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "jit/abi/outbox_block.h"
-#include "seqtile/error.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
+#include "seqtile/error.h"
 #include "tests/support/ranks/node_ranks.h"
 #include "tests/support/ranks/ranks.h"
 

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
-#include "seqtile/compiler.h"
 #include "jit/runtime/cuda/cuda_device.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_cuda_driver.h"
 #include "tests/support/ranks/ranks.h"
 

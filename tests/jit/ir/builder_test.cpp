@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "seqtile/error.h"
 #include "jit/ir/infer.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

@@ -4,8 +4,8 @@
 #include <random>
 #include <set>
 
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/sample_kernels.h"
 #include "tests/support/references/golden.h"
 

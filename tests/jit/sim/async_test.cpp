@@ -1,8 +1,8 @@
 // tests/jit/sim/async_test.cpp -- cp.async, mbarriers, bulk and tensor copies, clusters: right, and with seeded faults.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/error.h"
-#include "seqtile/device.h"
 #include "jit/sim/memory/sim_tensor_map.h"
+#include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

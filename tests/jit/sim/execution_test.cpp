@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

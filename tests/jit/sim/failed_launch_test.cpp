@@ -4,9 +4,9 @@
 #include <span>
 #include <thread>
 
-#include "seqtile/error.h"
 #include "jit/sim/device/sim_device.h"
 #include "jit/sim/device/sim_world.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "seqtile/error.h"
 #include "jit/sim/values/float_formats.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -1,7 +1,7 @@
 // tests/jit/sim/parser_test.cpp -- PTX text becomes instructions with resolved names, or an error with its line.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/error.h"
 #include "jit/ptx/ptx_module.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

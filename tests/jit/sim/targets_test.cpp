@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "seqtile/error.h"
 #include "jit/codegen/nvptx/child_process.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/sim/decode/decode.h"
 #include "jit/sim/device/sim_device.h"
+#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -3,8 +3,8 @@
 #include <random>
 
 #include "seqtile/ops/attention.h"
-#include "seqtile/ops/rows.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/ops/rows.h"
 #include "tests/support/ranks/sharded_layers.h"
 
 using namespace seqtile;

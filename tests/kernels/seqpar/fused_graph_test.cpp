@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/ops/ranks.h"
+#include "kernels/seqpar/patterns/allgather_linear.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
-#include "kernels/seqpar/patterns/allgather_linear.h"
+#include "seqtile/ops/ranks.h"
 #include "tests/support/ranks/graph_rank.h"
 #include "tests/support/ranks/rank_operations.h"
 #include "tests/support/temp_folder.h"

@@ -11,8 +11,8 @@
 #include "seqtile/error.h"
 #include "seqtile/fabric.h"
 #include "seqtile/operations.h"
-#include "seqtile/seqpar.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/seqpar.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <latch>
 
-#include "seqtile/error.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/fused_linear_run.h"
 

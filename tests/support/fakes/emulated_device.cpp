@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "jit/runtime/cpu/host_memory.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 #include <spawn.h>

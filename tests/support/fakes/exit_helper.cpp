@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "autotune/engine/engine_parts.h"
-#include "seqtile/tuner.h"
 #include "jit/base/process_exit.h"
 #include "seqtile/compiler.h"
-#include "seqtile/ops/rows.h"
 #include "seqtile/operations.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/tuner.h"
 
 using namespace seqtile;
 

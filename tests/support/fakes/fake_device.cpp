@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/fakes/fake_device.h"
 
-#include "seqtile/op.h"
 #include "seqtile/error.h"
+#include "seqtile/op.h"
 
 namespace seqtile::test {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/device.h"
 #include "jit/runtime/cpu/host_memory.h"
+#include "seqtile/device.h"
 
 namespace seqtile::test {
 

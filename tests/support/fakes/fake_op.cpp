@@ -7,8 +7,8 @@
 
 #include "autotune/engine/launch.h"
 #include "autotune/kernel_name.h"
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile::test {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "seqtile/abi.h"
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile::test {
 namespace {

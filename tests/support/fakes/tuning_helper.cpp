@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "seqtile/tuner.h"
 #include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tests/support/fakes/toy_ops.h"
 
 int main(int argc, char** argv) {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "seqtile/device.h"
-#include "seqtile/target.h"
 #include "seqtile/ir.h"
+#include "seqtile/target.h"
 
 namespace seqtile::testing {
 

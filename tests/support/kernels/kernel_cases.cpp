@@ -11,10 +11,10 @@
 #include <span>
 
 #include "autotune/call/device_mirror.h"
-#include "seqtile/error.h"
-#include "seqtile/device.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"
+#include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "seqtile/operations.h"
 #include "tests/support/fakes/emulated_device.h"
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "seqtile/device.h"
 #include "seqtile/ir.h"
+#include "seqtile/op.h"
 
 namespace seqtile::testing {
 

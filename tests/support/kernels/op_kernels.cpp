@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 
 namespace seqtile::testing {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "seqtile/device.h"
-#include "seqtile/tensor.h"
 #include "seqtile/ir.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::testing {
 

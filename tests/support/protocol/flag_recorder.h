@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/fabric.h"
 #include "jit/sim/checks/memory_map.h"
+#include "seqtile/fabric.h"
 #include "tests/support/protocol/protocol_path.h"
 
 namespace seqtile::test {

@@ -13,10 +13,10 @@
 
 #include <fmt/core.h>
 
-#include "seqtile/ops/linear.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "kernels/seqpar/patterns/linear_reduce.h"
+#include "seqtile/kernel.h"
+#include "seqtile/ops/linear.h"
 #include "tests/support/protocol/flag_recorder.h"
 #include "tests/support/ranks/rank_run.h"
 

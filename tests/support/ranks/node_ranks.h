@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "seqtile/fabric.h"
 #include "jit/fabric/transport/node_fabric.h"
+#include "seqtile/fabric.h"
 
 namespace seqtile::testing {
 

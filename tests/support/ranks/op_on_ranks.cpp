@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
+#include "kernels/seqpar/exchange/identity.h"
 #include "seqtile/abi.h"
 #include "seqtile/kernel.h"
-#include "kernels/seqpar/exchange/identity.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/ranks/rank_operations.h"
 #include "tests/support/ranks/rank_tensors.h"

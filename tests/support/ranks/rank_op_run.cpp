@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "autotune/call/problem.h"
-#include "seqtile/kernel.h"
 #include "kernels/seqpar/exchange/channel_args.h"
+#include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_table.h"

@@ -15,10 +15,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "seqtile/error.h"
-#include "seqtile/compiler.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/node_ranks.h"
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/op.h"
-#include "seqtile/device.h"
-#include "seqtile/target.h"
-#include "seqtile/fabric.h"
 #include "seqtile/builder.h"
+#include "seqtile/device.h"
+#include "seqtile/fabric.h"
 #include "seqtile/ir.h"
+#include "seqtile/op.h"
+#include "seqtile/target.h"
 
 namespace seqtile::test {
 class FlagRecorder;

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "seqtile/op.h"
 
 namespace seqtile::testing {
 

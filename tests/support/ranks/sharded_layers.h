@@ -14,12 +14,12 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "seqtile/tuner.h"
-#include "seqtile/stores.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
-#include "seqtile/seqpar.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/temp_folder.h"

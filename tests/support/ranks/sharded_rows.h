@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "seqtile/tensor.h"
 #include "seqtile/seqpar.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::testing {
 

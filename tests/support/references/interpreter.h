@@ -10,8 +10,8 @@
 #include <variant>
 
 #include "seqtile/device.h"
-#include "seqtile/tensor.h"
 #include "seqtile/ir.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::testing {
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "seqtile/builder.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/sample_kernels.h"
 
 namespace seqtile::testing {

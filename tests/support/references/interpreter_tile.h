@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/tensor.h"
 #include "seqtile/ir.h"
+#include "seqtile/tensor.h"
 
 namespace seqtile::testing {
 

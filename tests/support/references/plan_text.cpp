@@ -7,12 +7,12 @@
 #include <exception>
 #include <stdexcept>
 
-#include "seqtile/error.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/graph/graph_json.h"
 #include "planner/solver/calibrated_problem.h"
 #include "planner/solver/solver.h"
+#include "seqtile/error.h"
 
 namespace seqtile::testing {
 namespace {

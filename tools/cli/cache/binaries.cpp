@@ -12,8 +12,8 @@
 #include <set>
 
 #include "autotune/engine/usable.h"
-#include "seqtile/tuner.h"
 #include "seqtile/error.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"

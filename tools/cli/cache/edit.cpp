@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
+#include "seqtile/op.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/cache/records.h"
 #include "tools/cli/key_text.h"

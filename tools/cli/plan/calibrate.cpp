@@ -7,11 +7,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/tuner.h"
-#include "seqtile/ops/rows.h"
 #include "seqtile/ops/linear.h"
-#include "seqtile/seqpar.h"
 #include "seqtile/ops/ranks.h"
+#include "seqtile/ops/rows.h"
+#include "seqtile/seqpar.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "tools/cli/plan/plan.h"
 #include "cache/database/text.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/json_reader.h"
@@ -17,7 +18,6 @@
 #include "tools/cli/command.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
-#include "tools/cli/plan/plan.h"
 #include "tools/cli/plan/plan_answer.h"
 #include "tools/cli/plan/plan_cache.h"
 

@@ -7,11 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "seqtile/tuner.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/solver/calibrated_problem.h"
 #include "planner/solver/plan_costs.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 

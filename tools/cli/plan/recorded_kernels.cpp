@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "autotune/engine/usable.h"
-#include "seqtile/tuner.h"
-#include "seqtile/error.h"
 #include "jit/base/hash.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
+#include "seqtile/tuner.h"
 
 namespace seqtile::cli {
 namespace {

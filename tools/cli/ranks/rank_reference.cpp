@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string>
 
-#include "seqtile/ops/linear.h"
 #include "seqtile/kernel.h"
+#include "seqtile/ops/linear.h"
 
 namespace seqtile::cli {
 namespace {

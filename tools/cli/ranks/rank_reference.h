@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "seqtile/op.h"
 #include "seqtile/fabric.h"
+#include "seqtile/op.h"
 
 namespace seqtile::cli {
 

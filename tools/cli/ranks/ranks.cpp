@@ -13,8 +13,8 @@
 #include <system_error>
 #include <thread>
 
-#include "seqtile/op.h"
 #include "seqtile/fabric.h"
+#include "seqtile/op.h"
 #include "seqtile/seqpar.h"
 #include "tools/cli/model_requests.h"
 

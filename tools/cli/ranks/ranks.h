@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "seqtile/engine.h"
-#include "seqtile/tuner.h"
 #include "seqtile/fabric.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/ranks/rank_process.h"
 #include "tools/cli/served_operation.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/tuner.h"
-#include "seqtile/stores.h"
 #include "seqtile/device.h"
+#include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/serve/lookup_stream.h"
 
 namespace seqtile::cli {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/call/verify.h"
-#include "seqtile/compiler.h"
 #include "jit/simulation.h"
+#include "seqtile/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"

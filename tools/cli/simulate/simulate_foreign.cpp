@@ -9,8 +9,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "seqtile/device.h"
 #include "jit/sim/exec/machine.h"
+#include "seqtile/device.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"
 #include "tools/cli/simulate/foreign_call.h"

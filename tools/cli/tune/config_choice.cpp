@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
-#include "seqtile/error.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <map>
 
-#include "seqtile/op.h"
 #include "autotune/engine/usable.h"
 #include "autotune/grade.h"
 #include "autotune/key_difference.h"
+#include "seqtile/op.h"
 #include "tools/cli/key_text.h"
 
 namespace seqtile::cli {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "autotune/grade.h"
-#include "seqtile/tuner.h"
-#include "seqtile/stores.h"
 #include "seqtile/device.h"
+#include "seqtile/stores.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/options.h"
 
 namespace seqtile::cli {

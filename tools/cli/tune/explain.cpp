@@ -7,16 +7,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "seqtile/op.h"
+#include "tools/cli/tune/explain.h"
 #include "autotune/engine/usable.h"
 #include "autotune/key_difference.h"
-#include "seqtile/tuner.h"
 #include "seqtile/compiler.h"
+#include "seqtile/op.h"
+#include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"
-#include "tools/cli/tune/explain.h"
 
 namespace seqtile::cli {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "seqtile/op.h"
 #include "autotune/call/problem.h"
 #include "seqtile/device.h"
+#include "seqtile/op.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/output.h"

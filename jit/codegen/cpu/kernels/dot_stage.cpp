@@ -8,9 +8,9 @@
 #include <algorithm>
 
 #include "jit/analysis/streams.h"
-#include "seqtile/error.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "jit/codegen/cpu/program.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 

@@ -6,8 +6,8 @@
 #include <array>
 #include <functional>
 
-#include "seqtile/error.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
+#include "seqtile/error.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
 

@@ -4,9 +4,9 @@
 
 #include <bit>
 
-#include "seqtile/error.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 namespace {

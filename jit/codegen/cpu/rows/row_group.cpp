@@ -14,9 +14,9 @@
 #include <numeric>
 #include <set>
 
-#include "seqtile/error.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/cpu/rows/reductions.h"
+#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "seqtile/error.h"
 #include "jit/codegen/math.h"
 #include "jit/codegen/nvptx/program.h"
+#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

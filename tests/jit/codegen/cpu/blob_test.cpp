@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/emulated_device.h"
 #include "tests/support/ptx/llvm_kernel.h"
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
-#include "seqtile/compiler.h"
 #include "seqtile/builder.h"
+#include "seqtile/compiler.h"
 #include "tests/support/kernels/sample_kernels.h"
 #include "tests/support/references/compare_compiled.h"
 

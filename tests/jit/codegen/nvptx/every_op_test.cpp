@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "seqtile/error.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tests/support/kernels/op_kernels.h"
 #include "tests/support/ptx/simulated_kernel.h"
 #include "tests/support/temp_folder.h"

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include "seqtile/error.h"
-#include "seqtile/compiler.h"
 #include "seqtile/builder.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "seqtile/device.h"
 #include "seqtile/builder.h"
+#include "seqtile/device.h"
 
 namespace seqtile::nvptx {
 namespace {

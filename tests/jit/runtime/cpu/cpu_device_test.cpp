@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "seqtile/error.h"
 #include "seqtile/device.h"
+#include "seqtile/error.h"
 #include "tests/support/ptx/llvm_kernel.h"
 
 namespace seqtile {

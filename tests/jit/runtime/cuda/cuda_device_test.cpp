@@ -8,9 +8,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "seqtile/error.h"
-#include "seqtile/compiler.h"
 #include "jit/device/capture.h"
+#include "seqtile/compiler.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_cuda_driver.h"
 #include "tests/support/kernels/sample_kernels.h"
 
