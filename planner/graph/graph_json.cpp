@@ -57,14 +57,15 @@ Mesh read_mesh(const Reader& meta) {
 }
 
 /// In version 1 a parameter that several operators read has a node for each reader, and nodes have no roles.
-void check_version(const Reader& meta) {
-  if (!meta.has("version")) return;
+int64_t read_version(const Reader& meta) {
+  if (!meta.has("version")) return 1;
   const int64_t version = meta["version"].integer(1, 1 << 20);
   if (version > kGraphVersion)
     meta["version"].refuse(fmt::format(
         "version {} of the format is newer than this program, which reads 1 to {}; update it, or export the "
         "graph with its own tools/python/export_graph.py",
         version, kGraphVersion));
+  return version;
 }
 
 Role read_role(const Reader& json) {
@@ -186,7 +187,9 @@ void read_operator(const Reader& json, Node& node) {
     json.refuse(fmt::format("\"target\", what node {} calls, is missing", node.name));
 }
 
-Node read_node(const Reader& json, const std::map<std::string, int>& before, const std::map<std::string, int>& all) {
+/// `has_numbers`: inputs may name sizes, which are no nodes, as in version 1.
+Node read_node(const Reader& json, const std::map<std::string, int>& before, const std::map<std::string, int>& all,
+               bool has_numbers) {
   json.allow(
       {"name", "op", "target", "role", "inputs", "out", "merge", "args", "module", "params", "repr", "strategies"});
   Node node;
@@ -198,7 +201,12 @@ Node read_node(const Reader& json, const std::map<std::string, int>& before, con
       if (std::ranges::find(node.inputs, found->second) == node.inputs.end()) node.inputs.push_back(found->second);
     } else if (all.contains(name)) {
       input.refuse("\"" + name + "\" comes at or behind its consumer: a cycle, or nodes in another order");
-    }  // a number: sizes are no nodes
+    } else if (!has_numbers) {
+      input.refuse(
+          fmt::format("\"{}\", an input of node {}, is no node: the name is misspelt, or the program that wrote "
+                      "the graph left the node out; export the model again",
+                      name, node.name));
+    }
   });
   read_results(json, node);
   if (json.has("role")) node.role = read_role(json["role"]);
@@ -238,7 +246,7 @@ void check_name(const Reader& json) {
 Graph read_graph(const Reader& root) {
   Graph graph;
   graph.mesh = read_mesh(root["meta"]);
-  check_version(root["meta"]);
+  const bool has_numbers = read_version(root["meta"]) == 1;
   graph.is_training = read_is_training(root["meta"]);
   const Reader nodes = root["nodes"];
   if (nodes.size() == 0) nodes.refuse("an empty graph");
@@ -248,7 +256,7 @@ Graph read_graph(const Reader& root) {
     if (!all.emplace(json["name"].text(), 0).second) json.refuse("the name \"" + json["name"].text() + "\" is taken");
   });
   nodes.each([&](const Reader& json) {
-    Node node = read_node(json, before, all);
+    Node node = read_node(json, before, all, has_numbers);
     before[node.name] = static_cast<int>(graph.nodes.size());
     if (node.op == "output" && before.size() < nodes.size())
       json.refuse(fmt::format("output {} is node {} of {}; it must be the last one, and the only output", node.name,

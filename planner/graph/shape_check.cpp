@@ -59,11 +59,14 @@ Wanted of_broadcast(const std::vector<Shape>& inputs, const Shape& result) {
   return wanted ? same_as(*wanted, result) : Wanted{false, "nothing: their extents differ and none is 1"};
 }
 
-/// x[..., k] and w[n, k].
-Wanted of_linear(const Shape& x, const Shape& weight, const Shape& result) {
+/// x[..., k], w[n, k] and, unless null, bias[n].
+Wanted of_linear(const Shape& x, const Shape& weight, const Shape* bias, const Shape& result) {
+  if (weight.empty()) return {false, "nothing: a weight has one or two dimensions"};
   if (x.empty() || weight.size() != 2) return {};
   if (x.back() != weight[1])
     return {false, fmt::format("nothing: the weight {} takes rows of {} elements", text_of(weight), weight[1])};
+  if (bias && *bias != Shape{weight[0]})
+    return {false, fmt::format("nothing: a bias of [{}] is wanted, not {}", weight[0], text_of(*bias))};
   Shape wanted = x;
   wanted.back() = weight[0];
   return same_as(wanted, result);
@@ -122,6 +125,12 @@ const Shape* weight_of(const Node& node, const std::vector<Shape>& inputs) {
   return node.module.empty() && inputs.size() > 1 ? &inputs[1] : nullptr;
 }
 
+/// The bias of a function, its third input. Null where there is none. Modules whose parameters do not fit are kept
+/// whole.
+const Shape* bias_of(const Node& node, const std::vector<Shape>& inputs) {
+  return node.module.empty() && inputs.size() == 3 ? &inputs[2] : nullptr;
+}
+
 Wanted wanted_of(const Graph& graph, const Node& node, const std::vector<Shape>& inputs) {
   const std::string name = operator_name(node);
   const TensorType &result = node.results.front(),
@@ -133,7 +142,7 @@ Wanted wanted_of(const Graph& graph, const Node& node, const std::vector<Shape>&
   if (kReshape.contains(name) && result.element_bytes == first.element_bytes) return of_reshape(x, y);
   if (kGated.contains(name)) return of_gate(x, y);
   if (name == "permute" || name == "transpose" || name == "t") return of_permutation(x, y);
-  if ((name == "Linear" || name == "linear") && weight) return of_linear(x, *weight, y);
+  if ((name == "Linear" || name == "linear") && weight) return of_linear(x, *weight, bias_of(node, inputs), y);
   if (name == "embedding" && node.module.empty() && inputs.size() > 1) return of_embedding_function(inputs, y);
   if ((name == "Embedding" || name == "embedding") && weight) return of_embedding(x, *weight, y);
   if ((name == "matmul" || name == "bmm") && inputs.size() == 2) return of_matmul(x, inputs[1], y);

@@ -91,6 +91,10 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("unknown field \"extra\"; known ones are meta, nodes, problem, solution", [](json& g) { g["extra"] = 1; });
   refused("g.json.nodes[1].inputs[0]: \"y\" comes at or behind its consumer: a cycle",
           [](json& g) { g["nodes"][1]["inputs"] = {"y"}; });
+  refused("g.json.nodes[1].inputs[0]: \"z\", an input of node y, is no node: the name is misspelt", [](json& g) {
+    g["meta"]["version"] = 2;
+    g["nodes"][1]["inputs"] = {"z"};
+  });
   refused("the name \"x\" is taken", [](json& g) { g["nodes"][1]["name"] = "x"; });
   refused("the shape of the result, is missing", [](json& g) { g["nodes"][0].erase("out"); });
   refused("\"shape\" is missing", [](json& g) { g["nodes"][0]["out"].erase("shape"); });

@@ -42,6 +42,7 @@ TEST_CASE("plan shapes: those that an operator has are taken", "[plan]") {
   is_taken("torch.embedding", {{100, 16}, {8, 3}}, {8, 3, 16});
   is_taken("where", {{4}, {8, 1}, {}}, {8, 4});
   is_taken("torch._C._nn.linear", {{2, 8, 4}, {6, 4}}, {2, 8, 6});
+  is_taken("torch._C._nn.linear", {{2, 8, 4}, {6, 4}, {6}}, {2, 8, 6});
   is_taken("torch._C._nn.linear", {{2, 8, 4}, {4}}, {2, 8});  // a weight that is a vector
   is_taken("matmul", {{5, 1, 2, 3}, {7, 3, 4}}, {5, 7, 2, 4});
   is_taken("matmul", {{3}, {3, 4}}, {4});
@@ -73,6 +74,8 @@ TEST_CASE("plan shapes: a contradiction names the node, its operator and all sha
   is_refused("add", {{8, 1}, {8, 1}}, {8, 8}, "gives [8, 1]");
   is_refused("linear", {{8, 4}, {6, 5}}, {8, 6}, "gives nothing: the weight [6, 5] takes rows of 5 elements");
   is_refused("linear", {{8, 4}, {6, 4}}, {8, 5}, "gives [8, 6]");
+  is_refused("linear", {{8, 4}, {6, 4}, {7}}, {8, 6}, "gives nothing: a bias of [6] is wanted, not [7]");
+  is_refused("linear", {{8, 4}, {}}, {8, 6}, "gives nothing: a weight has one or two dimensions");
   is_refused("matmul", {{2, 3}, {4, 5}}, {2, 5}, "gives nothing: columns of 3 elements are wanted of the second");
   is_refused("matmul", {{2, 2, 3}, {3, 3, 5}}, {2, 2, 5}, "gives nothing: their leading extents differ");
   is_refused("matmul", {{2, 3}, {3, 5}}, {5, 2}, "gives [2, 5]");

@@ -1778,6 +1778,27 @@ class BadInput(Cli):
                       ["explain", *LINEAR, "--length", "4"], ["prewarm", "--model", "model.json", "--lengths", "1..32", "--dry-run"],
                       ["prewarm", "--model", "model.json", "--lengths", "1..32"], ["tune", *LINEAR, "--length", "4"])
 
+    def test_binaries_that_cannot_be_read_are_no_gap(self):
+        content = self.content("artifacts.db")
+        with open(self.path("half.db"), "wb") as file:
+            file.write(content[:len(content) // 2])
+        run = self.seqtile("prove", *self.model_flags, "--cache", "tuning.db", "--artifacts", "half.db")
+        self.assert_line(run, 3, "artifact store half.db: .*move it away or name another file$")
+
+    def test_paths_that_cannot_be_followed_are_not_one_file(self):
+        os.symlink("loop", self.path("loop"))
+        run = self.seqtile("prewarm", "--model", "model.json", "--lengths", "1..2", "--cache", "loop/a.db",
+                           "--artifacts", "loop/b.db")
+        self.assertNotIn("given twice", run.err)
+        self.assertIn(run.code, (2, 3), run.err)
+
+    def test_what_explain_says_of_a_model_is_a_command(self):
+        run = self.seqtile("explain", *self.model_flags[:2], "--length", "7000", "--threads", "1", *self.stores)
+        step = re.search(r"run `seqtile ([^`]*)`", run.out)
+        self.assertTrue(step, run.out + run.err)
+        self.assertRegex(step[1], "^prewarm --model .* --lengths 7000..7000 ")
+        self.assertEqual(self.seqtile(*step[1].split(), "--dry-run").code, 0)
+
     def test_what_is_no_store_is_bad_input(self):
         with contextlib.closing(sqlite3.connect(self.path("foreign.db"))) as foreign:
             foreign.execute("CREATE TABLE a(b)")

@@ -83,9 +83,11 @@ void check_stores_differ(const Options& options) {
   const std::string cache = tuning_path(options), artifacts = artifacts_path(options);
   if (cache.empty() || artifacts.empty()) return;
   std::error_code error;
-  // A relative path with no existing part would stay relative.
-  const auto whole = [&](const std::string& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  // A relative path with no existing part would stay relative. A path that the system cannot follow stays as given.
+  const auto whole = [](const std::string& path) {
+    std::error_code failure;
+    const auto found = std::filesystem::weakly_canonical(std::filesystem::absolute(path, failure), failure);
+    return failure ? std::filesystem::path(path).lexically_normal() : found;
   };
   if (std::filesystem::equivalent(cache, artifacts, error) || whole(cache) == whole(artifacts))
     bad_input(fmt::format("--cache {}, --artifacts {}: the same file is given twice; give each a file of its own",

@@ -76,8 +76,10 @@ void check_shared(const sim::Program& program, const sim::LaunchShape& shape, co
   const int64_t most = (device == "sim:sm_80" ? 163 : 227) << 10,
                 all = program.static_shared_bytes + shape.shared_bytes;
   if (all > most)
-    bad_input(fmt::format("--shared {}: with the {} bytes that '{}' declares {} bytes, a block of {} has {}",
-                          shape.shared_bytes, program.static_shared_bytes, program.kernel, all, device, most));
+    bad_input(
+        fmt::format("kernel '{}': its .shared variables of {} bytes and --shared {} are {} bytes, a block of {} has "
+                    "{}; declare smaller ones",
+                    program.kernel, program.static_shared_bytes, shape.shared_bytes, all, device, most));
 }
 
 sim::PtxModule parse(const ForeignOptions& options) {
@@ -105,7 +107,9 @@ sim::Program decode(const ForeignOptions& options, const sim::PtxModule& module)
   try {
     return sim::decode(module, options.entry);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("--ptx {}: {}", options.ptx, error.what()));
+    const std::string problem = fmt::format("--ptx {}: {}", options.ptx, error.what());
+    if (error.code() == ErrorCode::out_of_resources) bad_input(problem);  // the text asks for too much
+    throw Error(error.code(), problem);
   }
 }
 

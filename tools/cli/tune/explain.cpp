@@ -30,6 +30,14 @@ struct Answer {
   bool is_recorded = false;
 };
 
+/// The command that tunes what these options name: an operation, or a model at one length.
+std::string tuning_step(Options options) {
+  if (options.model.empty()) return next_step("tune", options);
+  options.lengths = options.length + ".." + options.length;
+  options.length.clear();
+  return next_step("prewarm", options);
+}
+
 /// The reason of a modelled decision; the trial of its configuration has the details.
 std::string modelled_reason(const cache::Record& record, const std::vector<cache::TrialRow>& trials, Options options) {
   std::string reason = fmt::format("predicted for length {}: {} (default {})", record.measured_length,
@@ -37,7 +45,7 @@ std::string modelled_reason(const cache::Record& record, const std::vector<cache
   for (const cache::TrialRow& trial : trials)
     if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
   options.device = "cuda";
-  return reason + "; nothing was measured; on the GPU " + next_step("tune", options) + " measures it";
+  return reason + "; nothing was measured; on the GPU " + tuning_step(options) + " measures it";
 }
 
 /// The result of all ranks, followed by the trial's own detail.
@@ -119,7 +127,7 @@ Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload
                              const autotune::Bucket& bucket, const Target& target, const cache::TuningKey& key,
                              cache::TuningStore& store, const Options& options, const std::string& refusal,
                              const std::optional<cache::Record>& near) {
-  const std::string step = "; run " + next_step("tune", options);
+  const std::string step = "; run " + tuning_step(options);
   const std::string refused = refusal.empty() ? "" : "the bucket's record does not serve: " + refusal;
   if (near)
     return {"nearest " + std::string(cache::origin_name(near->origin)),

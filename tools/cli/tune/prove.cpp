@@ -53,6 +53,9 @@ int prove(const Session& session, const ProveOptions& options) {
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_existing_artifacts_of(options);
+  std::error_code error;
+  if (std::filesystem::exists(artifacts_path(options), error) && !artifacts->status().empty())
+    throw Error(ErrorCode::io, artifacts->status());
   const bool is_cpu = options.device == "cpu";
   Table table({"operation", "lengths", "built", "measured", "searched", is_cpu ? "threads" : "device", "binaries"});
   std::map<std::string, int64_t> stages;
