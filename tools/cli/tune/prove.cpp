@@ -47,15 +47,23 @@ struct ProveOptions : Options {
   std::string grade = "built";
 };
 
+/// Errors: io where no binary of a file that is there can be read; a binary that the file lacks is a gap.
+void check_can_be_read(const Options& options, cache::ArtifactDb& artifacts) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(artifacts_path(options), error);
+  if (artifacts.status().empty() || error || bytes == 0) return;
+  const cache::ArtifactCheck found = artifacts.check();
+  const bool is_whole = found.is_usable && found.is_sound;
+  if (!is_whole && !found.is_locked && found.good.empty()) throw Error(ErrorCode::io, artifacts.status());
+}
+
 int prove(const Session& session, const ProveOptions& options) {
   const autotune::Grade wanted = autotune::parse_grade(options.grade).value();
   const std::vector<std::string> warnings = read_model_file(options).notes.warnings;
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_existing_artifacts_of(options);
-  std::error_code error;
-  if (std::filesystem::exists(artifacts_path(options), error) && !artifacts->status().empty())
-    throw Error(ErrorCode::io, artifacts->status());
+  check_can_be_read(options, *artifacts);
   const bool is_cpu = options.device == "cpu";
   Table table({"operation", "lengths", "built", "measured", "searched", is_cpu ? "threads" : "device", "binaries"});
   std::map<std::string, int64_t> stages;
