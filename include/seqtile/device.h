@@ -313,8 +313,9 @@ std::vector<DeviceInfo> list_devices();
 
 // A DeviceProfile stands for a GPU that is not in this machine: enough facts to compile, rank and store for it.
 //
-// A profile is a file in jit/profiles/, built into the library. open_device("h200") gives a device whose identity in
-// keys equals that of the GPU itself, so that decisions and binaries made without it serve it. It cannot launch.
+// A profile is a file in jit/device/profiles/, built into the library. open_device("h200") gives a device whose
+// identity in keys equals that of the GPU itself, so that decisions and binaries made without it serve it. It cannot
+// launch.
 
 struct DeviceProfile {
   std::string name;  ///< "h200"
