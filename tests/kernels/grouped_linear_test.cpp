@@ -51,7 +51,7 @@ std::vector<int64_t> rows_of_experts(const Routing& routing) {
   return rows;
 }
 
-void check_on_targets(const Routing& routing, DType dtype, bool is_gated) {
+void check_on_target(const Routing& routing, DType dtype, bool is_gated, const Target& target) {
   const auto device = make_cpu_device(2);
   const auto& op = library_op("grouped_linear");
   const auto workload = normalized(kernel_of(routing, is_gated), dtype);
@@ -59,26 +59,37 @@ void check_on_targets(const Routing& routing, DType dtype, bool is_gated) {
   write_offsets(call, routing);
   const auto rows = rows_of_experts(routing);
   const auto want = call.want(rows);
-  for (const Target& target : executable_targets())
-    for (const auto& config : diverse_configs(op, workload, routing.length, target, 5)) {
-      INFO(routing.name << " " << workload.json() << " " << target.name << " " << config.json());
-      KernelRunner runner(op, workload, config, target, Backend::compiled, *device);
-      call.poison_outputs();
-      const Tensor& y = call.tensor("y");
-      runner.run(call.problem());
-      REQUIRE(call.check(rows, want) == "");
-      for (int64_t row = 0; row < routing.length; ++row)
-        if (row < routing.offsets.front() || row >= routing.offsets.back())
-          REQUIRE(std::isnan(kernels::read_element(y, row * y.strides[0])));
-    }
+  for (const auto& config : diverse_configs(op, workload, routing.length, target, 5)) {
+    INFO(routing.name << " " << workload.json() << " " << target.name << " " << config.json());
+    KernelRunner runner(op, workload, config, target, Backend::compiled, *device);
+    call.poison_outputs();
+    const Tensor& y = call.tensor("y");
+    runner.run(call.problem());
+    REQUIRE(call.check(rows, want) == "");
+    for (int64_t row = 0; row < routing.length; ++row)
+      if (row < routing.offsets.front() || row >= routing.offsets.back())
+        REQUIRE(std::isnan(kernels::read_element(y, row * y.strides[0])));
+  }
 }
 
 }  // namespace
 
 TEST_CASE("grouped_linear: empty experts, one with everything, rows of none", "[kernels]") {
+  const std::vector<Target> targets = executable_targets();
+  size_t first = 0;  // targets take turns; the slow test has all of them
   for (const Routing& routing : routings())
-    for (const bool is_gated : {false, true})
-      for (const DType dtype : kKernelDTypes) check_on_targets(routing, dtype, is_gated);
+    for (const bool is_gated : {false, true}) {
+      size_t turn = first++;
+      for (const DType dtype : kKernelDTypes)
+        check_on_target(routing, dtype, is_gated, targets[turn++ % targets.size()]);
+    }
+}
+
+TEST_CASE("grouped_linear: empty experts, one with everything, rows of none, every target", "[kernels][slow]") {
+  for (const Target& target : executable_targets())
+    for (const Routing& routing : routings())
+      for (const bool is_gated : {false, true})
+        for (const DType dtype : kKernelDTypes) check_on_target(routing, dtype, is_gated, target);
 }
 
 TEST_CASE("grouped_linear: empty experts and one with everything on simulated GPUs", "[kernels][sim]") {
