@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/plan_store.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 
 #include "cache/database/database_file.h"
 #include "cache/row_codec.h"
+#include "cache/row_scan.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::cache {
@@ -23,35 +22,30 @@ class SqlitePlanStore final : public PlanStore {
 
   std::optional<StoredPlan> find(const std::string& manifest_json) override {
     std::optional<StoredPlan> found;
-    bool is_damaged = false;
+    Tally tally;
     file_.read([&](Connection& connection) {
       Statement statement = connection.prepare(kSelectPlan);
       statement.bind(sha256_hex(manifest_json));
       if (!statement.step()) return;
       StoredPlan plan;
-      is_damaged = read_plan(statement, 0, plan) != RowState::good;
-      if (!is_damaged && plan.manifest_json == manifest_json) found = std::move(plan);
+      if (tally.take(read_plan(statement, 0, plan)) && plan.manifest_json == manifest_json) found = std::move(plan);
     });
-    bad_rows_ += is_damaged;
-    if (is_damaged) file_.report("a damaged or hand-edited plan ignored; `seqtile cache check` names it");
+    count(tally);
     return found;
   }
 
   std::vector<StoredPlan> all() override {
     std::vector<StoredPlan> plans;
-    int64_t damaged = 0;
+    Tally tally;
     file_.read([&](Connection& connection) {
       Statement statement = connection.prepare(kSelectAllPlans);
       while (statement.step()) {
         std::string hash;
         StoredPlan plan;
-        if (read_hashed_plan(statement, hash, plan) == RowState::good) plans.push_back(std::move(plan));
-        else ++damaged;
+        if (tally.take(read_hashed_plan(statement, hash, plan))) plans.push_back(std::move(plan));
       }
     });
-    bad_rows_ += damaged;
-    if (damaged > 0)
-      file_.report(fmt::format("{} damaged or hand-edited plans ignored; `seqtile cache check` names them", damaged));
+    count(tally);
     return plans;
   }
 
@@ -72,8 +66,14 @@ class SqlitePlanStore final : public PlanStore {
   }
 
  private:
+  void count(const Tally& tally) {
+    bad_rows_ += tally.bad();
+    if (tally.bad() > 0 && !was_told_.exchange(true)) report_bad_rows(file_, tally);
+  }
+
   DatabaseFile file_;
   std::atomic<int64_t> bad_rows_{0};
+  std::atomic<bool> was_told_{false};
 };
 
 }  // namespace

@@ -6,24 +6,17 @@
 
 #include <atomic>
 #include <cmath>
-#include <unordered_map>
 
 #include "cache/database/database_file.h"
 #include "cache/database/text.h"
 #include "cache/row_codec.h"
+#include "cache/row_scan.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::cache {
 namespace {
 
 constexpr const char* kChangedMeanwhile = "another process has changed a record meanwhile; look again";
-
-/// A part of a key (environment or workload) as found in the file.
-struct StoredPart {
-  std::string hash;
-  TuningKey key;  ///< only the fields of this part are set
-};
-using Parts = std::unordered_map<int64_t, StoredPart>;
 
 bool is_measured(Origin origin) { return origin == Origin::tuned || origin == Origin::merged; }
 
@@ -61,12 +54,6 @@ class SqliteTuningStore final : public TuningStore {
     KeyHashes hashes;
     int64_t env = 0, workload = 0;
   };
-  struct Tally {
-    int64_t rows = 0, damaged = 0, foreign = 0;
-    std::vector<std::string> problems;  ///< the first bad rows that have a name
-    /// Counts a row. Returns true if it can be used.
-    bool take(RowState state, const std::string& bad_row_name = "");
-  };
 
   KeyIds ensure_key(Connection& connection, const TuningKey& key);
   std::optional<KeyIds> find_key(Connection& connection, const TuningKey& key);
@@ -78,39 +65,19 @@ class SqliteTuningStore final : public TuningStore {
                   const std::optional<std::string>& unfit_config = std::nullopt);
   void insert(Connection& connection, const KeyIds& ids, const Record& record);
   void put_trials(Connection& connection, const KeyIds& ids, const std::vector<TrialRow>& trials);
-  Parts load_envs(Connection& connection, Tally& tally);
-  Parts load_workloads(Connection& connection, Tally& tally);
-  void scan_trials(Connection& connection, const Parts& envs, const Parts& workloads, Tally& tally);
-  void scan_plans(Connection& connection, Tally& tally);
-  std::vector<KeyedRecord> scan_records(Connection& connection, const Parts& envs, const Parts& workloads,
-                                        Tally& tally);
   bool refuse(const std::string& reason);
+  /// Adds to the counters. The first bad row is reported, with the number of all in the file.
   void count(const Tally& tally);
 
   mutable DatabaseFile file_;
   std::atomic<int64_t> bad_rows_{0}, foreign_rows_{0};
+  std::atomic<bool> was_told_{false};  ///< of bad rows, by a line of log or by the answer of check()
 };
-
-bool SqliteTuningStore::Tally::take(RowState state, const std::string& bad_row_name) {
-  rows++;
-  if (state == RowState::good) return true;
-  damaged += state == RowState::damaged;
-  foreign += state == RowState::foreign;
-  if (!bad_row_name.empty() && problems.size() < CheckReport::kMaxListedProblems) {
-    problems.push_back(bad_row_name +
-                       (state == RowState::damaged ? ": does not match its checksum" : ": unknown origin"));
-  }
-  return false;
-}
 
 void SqliteTuningStore::count(const Tally& tally) {
   bad_rows_ += tally.damaged;
   foreign_rows_ += tally.foreign;
-  if (tally.damaged > 0) {
-    file_.report(
-        fmt::format("{} damaged or hand-edited rows ignored; `seqtile cache check` lists them", tally.damaged));
-  }
-  if (tally.foreign > 0) file_.report(fmt::format("{} rows of an unknown origin ignored", tally.foreign));
+  if (tally.bad() > 0 && !was_told_.exchange(true)) report_bad_rows(file_, tally);
 }
 
 bool SqliteTuningStore::refuse(const std::string& reason) {
@@ -177,94 +144,6 @@ std::vector<TrialRow> SqliteTuningStore::trials(const TuningKey& key, int64_t bu
   });
   count(tally);
   return found;
-}
-
-Parts SqliteTuningStore::load_envs(Connection& connection, Tally& tally) {
-  Parts parts;
-  Statement statement = connection.prepare(kSelectAllEnvs);
-  while (statement.step()) {
-    int64_t id = 0;
-    StoredPart part;
-    const bool is_typed = statement.read(0, id) && statement.read(1, part.hash);
-    const RowState state = read_env(statement, 2, part.key);
-    const bool is_echoed = is_typed && part.hash == hash_key(part.key).env;
-    if (tally.take(is_echoed ? state : RowState::damaged, fmt::format("env {}", id)))
-      parts.emplace(id, std::move(part));
-  }
-  return parts;
-}
-
-Parts SqliteTuningStore::load_workloads(Connection& connection, Tally& tally) {
-  Parts parts;
-  Statement statement = connection.prepare(kSelectAllWorkloads);
-  while (statement.step()) {
-    int64_t id = 0;
-    StoredPart part;
-    const bool is_typed = statement.read(0, id) && statement.read(1, part.hash);
-    const RowState state = read_workload(statement, 2, part.key);
-    const bool is_echoed = is_typed && part.hash == hash_key(part.key).workload;
-    if (tally.take(is_echoed ? state : RowState::damaged, fmt::format("workload {}", id)))
-      parts.emplace(id, std::move(part));
-  }
-  return parts;
-}
-
-/// The two parts of the row's key, or null pointers if one of them is missing or damaged.
-std::pair<const StoredPart*, const StoredPart*> key_parts(Statement& statement, const Parts& envs,
-                                                          const Parts& workloads) {
-  int64_t env_id = 0, workload_id = 0;
-  if (!statement.read(0, env_id) || !statement.read(1, workload_id)) return {};
-  const auto env = envs.find(env_id);
-  const auto workload = workloads.find(workload_id);
-  if (env == envs.end() || workload == workloads.end()) return {};
-  return {&env->second, &workload->second};
-}
-
-std::string row_name(std::string_view table, Statement& statement, int64_t lo, int64_t hi) {
-  int64_t env_id = 0, workload_id = 0;
-  statement.read(0, env_id);
-  statement.read(1, workload_id);
-  return fmt::format("{} of env {}, workload {}, lengths {}..{}", table, env_id, workload_id, lo, hi);
-}
-
-std::vector<KeyedRecord> SqliteTuningStore::scan_records(Connection& connection, const Parts& envs,
-                                                         const Parts& workloads, Tally& tally) {
-  std::vector<KeyedRecord> found;
-  Statement statement = connection.prepare(kSelectAllRecords);
-  while (statement.step()) {
-    const auto [env, workload] = key_parts(statement, envs, workloads);
-    Record record;
-    const RowState state = env ? read_record(statement, 2, {env->hash, workload->hash}, record) : RowState::damaged;
-    const std::string name = state == RowState::good ? "" : row_name("record", statement, record.lo, record.hi);
-    if (!tally.take(state, name)) continue;
-    TuningKey key = env->key;
-    key.operation = workload->key.operation;
-    key.source_hash = workload->key.source_hash;
-    key.workload_json = workload->key.workload_json;
-    key.version = workload->key.version;
-    found.push_back({std::move(key), std::move(record)});
-  }
-  return found;
-}
-
-void SqliteTuningStore::scan_trials(Connection& connection, const Parts& envs, const Parts& workloads, Tally& tally) {
-  Statement statement = connection.prepare(kSelectAllTrials);
-  while (statement.step()) {
-    const auto [env, workload] = key_parts(statement, envs, workloads);
-    TrialRow trial;
-    const RowState state = env ? read_trial(statement, 2, {env->hash, workload->hash}, trial) : RowState::damaged;
-    tally.take(state, state == RowState::good ? "" : row_name("trial", statement, trial.lo, trial.hi));
-  }
-}
-
-void SqliteTuningStore::scan_plans(Connection& connection, Tally& tally) {
-  Statement statement = connection.prepare(kSelectAllPlans);
-  while (statement.step()) {
-    std::string hash;
-    StoredPlan plan;
-    const RowState state = read_hashed_plan(statement, hash, plan);
-    tally.take(state, fmt::format("plan {}", one_line(hash)));
-  }
 }
 
 std::vector<KeyedRecord> SqliteTuningStore::all_records() {
@@ -447,17 +326,15 @@ CheckReport SqliteTuningStore::check() {
   CheckReport report;
   Tally tally;
   const bool is_readable = file_.read([&](Connection& connection) {
-    const Parts envs = load_envs(connection, tally), workloads = load_workloads(connection, tally);
-    scan_records(connection, envs, workloads, tally);
-    scan_trials(connection, envs, workloads, tally);
-    scan_plans(connection, tally);
+    scan_file(connection, tally);
     report.problems = structure_problems(connection);
     report.is_sound = report.problems.empty();
   });
   if (!is_readable) report.problems.push_back(file_.status());
   report.problems.insert(report.problems.end(), tally.problems.begin(), tally.problems.end());
   report.rows = tally.rows;
-  report.bad_rows = tally.damaged + tally.foreign;
+  report.bad_rows = tally.bad();
+  was_told_ = true;
   count(tally);
   return report;
 }

@@ -98,7 +98,7 @@ void DatabaseFile::report(const std::string& line) {
 void DatabaseFile::report_locked(const std::string& line) {
   if (line == last_line_) return;
   last_line_ = line;
-  log_line(LogLevel::warning, fmt::format("{} {}: {}", subject_, path_, line));
+  log_line(LogLevel::warning, fmt::format("{}: {}", name(), line));
 }
 
 bool DatabaseFile::run(Purpose purpose, const Body& body) {
@@ -213,7 +213,7 @@ bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& 
   if (condemned_ && exists && is_same_file(*condemned_, info)) return false;
   condemned_.reset();
   if (path_.empty()) {
-    problem_ = "no path: neither a folder variable nor HOME is set; name a file";
+    problem_ = "no path: neither a folder variable nor HOME is set; name a file, or set SEQTILE_CACHE_DIR";
     report_locked(problem_);
     return false;
   }
@@ -365,6 +365,12 @@ bool DatabaseFile::identity_is_ours() {
         "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
         "another file",
         application, schema.application_id);
+  } else if (has_all(schema.tables) && (version < 0 || application == 0)) {
+    problem_ = fmt::format(
+        "has the tables of {}, but application_id {:#x} and user_version {}, which no release writes; it is left as it "
+        "is; if another program changed them, restore them: sqlite3 FILE 'PRAGMA application_id={}; PRAGMA "
+        "user_version={}'",
+        schema.subject, application, version, schema.application_id, schema.user_version);
   } else if (application == 0) {
     problem_ = fmt::format(
         "has the tables of {}, but not in the words of schema {}: a dump that another program wrote or changed, or one "
@@ -380,6 +386,11 @@ bool DatabaseFile::identity_is_ours() {
     problem_ = fmt::format(
         "written by an earlier release (schema {}, this one reads {}); it is left as it is; move it away to start a "
         "new one",
+        version, schema.user_version);
+  } else if (version < 0) {
+    problem_ = fmt::format(
+        "its user_version is {}, which no release writes (this one writes {}); it is left as it is; move it away to "
+        "start a new one",
         version, schema.user_version);
   } else if (version != schema.user_version || !has_all(schema.tables)) {
     problem_ =
@@ -460,10 +471,12 @@ std::optional<std::string> DatabaseFile::move_aside(const std::string& suffix) {
   }
 }
 
+std::string DatabaseFile::name() const { return path_.empty() ? subject_ : subject_ + " " + path_; }
+
 std::string DatabaseFile::status() {
   const std::lock_guard lock(mutex_);
   const std::string& problem = problem_.empty() ? write_problem_ : problem_;
-  return problem.empty() ? "" : fmt::format("{} {}: {}", subject_, path_, problem);
+  return problem.empty() ? "" : fmt::format("{}: {}", name(), problem);
 }
 
 FileCounters DatabaseFile::counters() const {

@@ -90,6 +90,7 @@ class DatabaseFile {
   void fail(Purpose purpose, const DatabaseError& error);
   /// Marks the present file as not usable; it is looked at again only when it changes.
   void condemn(const std::string& reason);
+  std::string name() const;  ///< what the file is and its path, for messages
   void report_locked(const std::string& line);
   static int on_busy(void* self, int attempts);
 

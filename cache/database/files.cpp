@@ -31,6 +31,8 @@ std::string make_parent_folders(const std::string& path) {
     const int cause = errno;  // EEXIST and others also come from an existing folder in which nothing can be made
     if (cause != EEXIST && access(folder.c_str(), F_OK) != 0)
       return fmt::format("folder {} cannot be made: {}", folder.string(), std::strerror(cause));
+    if (std::error_code error; !std::filesystem::is_directory(folder, error) && !error)
+      return folder.string() + " is not a folder";
   }
   return "";
 }

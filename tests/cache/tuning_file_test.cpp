@@ -26,7 +26,7 @@ void check_always_misses(const std::string& path, const std::string& reason) {
   for (const OpenMode mode : {OpenMode::read_write, OpenMode::read_only}) {
     auto store = TuningStore::open(path, mode);
     INFO(store->status());
-    CHECK(store->status().find("tuning store " + path + ": ") == 0);
+    CHECK(store->status().find(path.empty() ? "tuning store: " : "tuning store " + path + ": ") == 0);
     CHECK(store->status().find(reason) != std::string::npos);
     CHECK(store->status().find('\n') == std::string::npos);
     CHECK(store->records(sample_key()).empty());
@@ -150,6 +150,20 @@ TEST_CASE("tuning file: an earlier schema is left alone", "[cache][fault]") {
   const std::string bytes = read_bytes(path);
   check_always_misses(path, fmt::format("earlier release (schema {}, this one reads 3)", version));
   CHECK(read_bytes(path) == bytes);
+}
+
+TEST_CASE("tuning file: marks that no release writes are said to be wrong, not the tables", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_store(path);
+  run_sql(path, "PRAGMA user_version=-1");
+  const std::string bytes = read_bytes(path);
+  check_always_misses(path, "user_version -1, which no release writes");
+  CHECK(read_bytes(path) == bytes);
+  run_sql(path, "PRAGMA user_version=3; PRAGMA application_id=0");
+  check_always_misses(path, "application_id 0x0 and user_version 3, which no release writes");
+  run_sql(path, "PRAGMA user_version=-1; PRAGMA application_id=1936815188; ALTER TABLE record ADD COLUMN extra TEXT");
+  check_always_misses(path, "its user_version is -1, which no release writes (this one writes 3)");
 }
 
 TEST_CASE("tuning file: a forged version number does not make a file ours", "[cache][fault]") {

@@ -1,0 +1,42 @@
+// cache/row_scan.h -- reads all rows of tuning.db and counts those that cannot be used.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Private to cache/. A store tells of its first bad row with the counts of the whole file, so that each file has one
+// line, whichever rows a command happens to read.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/database/database_file.h"
+#include "cache/row_codec.h"
+
+namespace seqtile::cache {
+
+struct Tally {
+  int64_t rows = 0, damaged = 0, foreign = 0;
+  std::vector<std::string> problems;  ///< the first bad rows that have a name
+
+  /// Counts a row. Returns true if it can be used.
+  bool take(RowState state, const std::string& bad_row_name = "");
+  int64_t bad() const { return damaged + foreign; }
+};
+
+/// A part of a key (environment or workload) as found in the file.
+struct StoredPart {
+  std::string hash;
+  TuningKey key;  ///< only the fields of this part are set
+};
+using Parts = std::unordered_map<int64_t, StoredPart>;
+
+Parts load_envs(Connection& connection, Tally& tally);
+Parts load_workloads(Connection& connection, Tally& tally);
+std::vector<KeyedRecord> scan_records(Connection& connection, const Parts& envs, const Parts& workloads, Tally& tally);
+/// Counts every row of the file, plans included.
+void scan_file(Connection& connection, Tally& tally);
+
+/// Reports the number of bad rows in the whole file. `seen` is what the caller has met, in case that the file cannot be
+/// read once more.
+void report_bad_rows(DatabaseFile& file, const Tally& seen);
+
+}  // namespace seqtile::cache
