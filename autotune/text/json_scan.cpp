@@ -12,6 +12,7 @@ namespace seqtile::autotune {
 namespace {
 
 constexpr size_t kMostBrackets = 200;
+constexpr size_t kShown = 20;  ///< characters of a text in a message
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kNumberBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789+-.";
 constexpr std::string_view kWordBytes = kNumberBytes.substr(0, kNumberBytes.find('+'));
@@ -71,13 +72,28 @@ class Scanner {
 
   void token() {
     const char c = text_[at_];
-    if (c == ',' || c == ':') separator();
+    if (open_.empty() && has_value_) text_behind();
+    else if (c == ',' || c == ':') separator();
     else if (c == '{' || c == '[') open();
     else if (c == '}' || c == ']') close();
     else if (c == '"') value(string_end());
     else if (kWordBytes.substr(0, 53).find(c) != std::string_view::npos || has("-Infinity") || has("-inf")) word();
     else if (c == '-' || c == '+' || c == '.' || is_digit(c)) number();
     else stranger();
+  }
+
+  /// Refuses what follows the end of the value.
+  [[noreturn]] void text_behind() const {
+    const char c = text_[at_];
+    if (is_stranger()) stranger();
+    if (c == '{' || c == '[')
+      fail(at_, fmt::format("another '{}' behind the end of the value: two files in one, or a value on each line; give "
+                            "a file of one value",
+                            c));
+    if (c == '}' || c == ']') fail(at_, fmt::format("'{}' closes nothing; take it away", c));
+    const std::string_view line = text_.substr(at_, std::min(text_.find_first_of("\r\n", at_), text_.size()) - at_);
+    fail(at_, fmt::format("there is more text behind the end of the value: '{}{}'; take it away",
+                          line.substr(0, kShown), line.size() > kShown ? "..." : ""));
   }
 
   void separator() {
@@ -87,8 +103,6 @@ class Scanner {
 
   /// A value or a name from at_ to `end`.
   void value(size_t end) {
-    if (has_value_ && open_.empty())
-      fail(at_, "there is more text behind the end of the value; give a file of one value");
     if (has_value_)
       fail(at_, fmt::format("a '{}' is missing before it",
                             text_[open_.back()] == '{' && text_[separator_] != ':' ? ':' : ','));
@@ -158,17 +172,39 @@ class Scanner {
     value(end);
   }
 
-  /// A byte that begins nothing in JSON.
+  /// Whether the byte begins nothing in JSON.
+  bool is_stranger() const {
+    constexpr std::string_view kKnown = ",:{}[]\"-+.";
+    return kKnown.find(text_[at_]) == std::string_view::npos && kWordBytes.find(text_[at_]) == std::string_view::npos;
+  }
+
+  /// "U+200B", or "byte 255" of a text that is not UTF-8.
+  std::string name_of_character() const {
+    const auto byte = [&](size_t i) {
+      return at_ + i < text_.size() ? static_cast<unsigned char>(text_[at_ + i]) : 0u;
+    };
+    const size_t more = byte(0) >= 0xF0 ? 3 : byte(0) >= 0xE0 ? 2 : byte(0) >= 0xC2 ? 1 : 0;
+    unsigned code = byte(0) & (0x3Fu >> more);
+    for (size_t i = 1; i <= more; ++i) {
+      if ((byte(i) & 0xC0) != 0x80) return fmt::format("byte {}", byte(0));
+      code = code << 6 | (byte(i) & 0x3F);
+    }
+    return more == 0 ? fmt::format("byte {}", byte(0)) : fmt::format("U+{:04X}", code);
+  }
+
+  /// Refuses such a byte.
   [[noreturn]] void stranger() const {
     if (has("//") || has("/*") || has("#")) fail(at_, "a comment; JSON has none, take it away");
     if (has("<<<<<<<") || has("=======") || has(">>>>>>>")) fail(at_, "a conflict of git; resolve it");
     if (has("'") || has("`") || has("\xE2\x80\x98") || has("\xE2\x80\x9C") || has("\xE2\x80\x9D"))
       fail(at_, "a quotation mark that JSON does not have; write '\"'");
+    if (has("\xEF\xBB\xBF"))
+      fail(at_, "one more mark of UTF-8 (U+FEFF), as of two files that were joined; take it away");
     if (has("\xC2\xA0")) fail(at_, "a space that JSON does not have (U+00A0); write a plain one");
     if (text_[at_] == 0) fail(at_, "a zero byte: the file is damaged; get it again");
     const auto byte = static_cast<unsigned char>(text_[at_]);
     fail(at_, fmt::format("{} where a value or a name of JSON is to stand; take it away",
-                          byte > ' ' && byte < 0x7F ? fmt::format("'{}'", text_[at_]) : fmt::format("byte {}", byte)));
+                          byte > ' ' && byte < 0x7F ? fmt::format("'{}'", text_[at_]) : name_of_character()));
   }
 
   const std::string_view text_;

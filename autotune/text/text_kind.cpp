@@ -25,6 +25,13 @@ constexpr Magic kMagics[] = {
      "7zXZ",
      "compressed with xz; unpack it with `unxz`"},
     {"BZh", "compressed with bzip2; unpack it with `bunzip2`"},
+    {"\x04\x22\x4D\x18", "compressed with lz4; unpack it with `unlz4`"},
+    {"x\x9C", "compressed with zlib; unpack it"},
+    {"x\xDA", "compressed with zlib; unpack it"},
+    {"7z\xBC\xAF\x27\x1C", "a 7z archive; unpack it with `7z x`"},
+    {"PAR1", "a Parquet file; give a file of text"},
+    {"---\n", "YAML; give a file of JSON"},
+    {"---\r\n", "YAML; give a file of JSON"},
     {"PK\x03\x04", "a zip archive, such as weights of PyTorch; give a file of text"},
     {"GGUF", "a GGUF file of weights; give the config.json of the model that it was made of"},
     {"\x80\x02", "a pickle of Python, such as weights of PyTorch; give a file of text"},
@@ -70,6 +77,15 @@ bool is_safetensors(std::string_view bytes) {
   return bytes.size() > 9 && bytes[8] == '{' && bytes[6] == 0 && bytes[7] == 0;
 }
 
+/// Whether the first bytes begin as no JSON does, and have more control characters than a damaged text has.
+bool is_binary(std::string_view bytes) {
+  const std::string_view head = bytes.substr(0, 512);
+  if (head.starts_with('{') || head.starts_with('[')) return false;
+  const auto is_control = [](unsigned char c) { return c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f'; };
+  const auto count = static_cast<size_t>(std::ranges::count_if(head, is_control));
+  return count > 3 && 16 * count > head.size();
+}
+
 }  // namespace
 
 std::string_view without_mark(std::string_view text) {
@@ -84,6 +100,7 @@ std::string foreign_kind(std::string_view bytes) {
   if (const std::string encoding = wide_encoding(bytes); !encoding.empty()) return utf_kind(encoding);
   if (!bytes.empty() && bytes.substr(0, 512).find_first_not_of('\0') == std::string_view::npos)
     return "zero bytes, as a copy that was interrupted leaves them; get the file again";
+  if (is_binary(bytes)) return "no text but binary data, from line 1, column 1 on; give a file of text";
   std::string_view text = without_mark(bytes);
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   if (text.empty()) return "empty; get the file again";

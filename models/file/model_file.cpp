@@ -34,7 +34,8 @@ std::string type_names() {
 
 const ModelType& type_of(const ConfigReader& config, std::string_view fallback) {
   if (!config.has("model_type") && fallback.empty())
-    config.refuse("model_type", fmt::format("is missing; it must be one of {}", type_names()));
+    config.refuse("model_type", fmt::format("{}must be one of {}",
+                                            config.contains("model_type") ? "" : "is missing; it ", type_names()));
   const std::string name = config.text("model_type", std::string(fallback));
   if (const ModelType* type = find_model_type(name)) return *type;
   if (!text_type_of(name).empty()) config.refuse("model_type", "whose text model is in text_config, which is missing");

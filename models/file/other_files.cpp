@@ -74,10 +74,14 @@ std::string other_file(const nlohmann::json& json) {
   if (json.contains("model_type") && !json["model_type"].is_null()) return {};
   for (const char* part : {"text_config", "llm_config", "language_config"})
     if (json.contains(part)) return {};
+  const bool is_null = json.contains("model_type");
   for (const Sign& sign : kSigns)
-    if (json.contains(sign.field)) return fmt::format("has {} and no model_type: {}", sign.field, sign.what);
+    if (json.contains(sign.field))
+      return fmt::format("has {} and {}: {}", sign.field, is_null ? "model_type null" : "no model_type", sign.what);
   if (json.empty()) return "an empty object; give the config.json of a model";
-  return fmt::format("field model_type is missing{}; a model's config.json has it", guess_of_type(json));
+  return is_null ? fmt::format("field model_type is null{}; write the model's type, for example \"llama\"",
+                               guess_of_type(json))
+                 : fmt::format("field model_type is missing{}; a model's config.json has it", guess_of_type(json));
 }
 
 void refuse_quantised_folder(const std::filesystem::path& config) {

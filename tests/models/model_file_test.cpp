@@ -383,6 +383,12 @@ TEST_CASE("model files: types that are not read are refused with what they need"
   check_refused({{"model_type", 7}}, ErrorCode::invalid_argument, "must be a text");
   Json without = small("llama", {{"architectures", {"LlamaForCausalLM"}}});
   without.erase("model_type");
+  check_refused({{"model_type", nullptr}, {"hidden_size", 64}}, ErrorCode::invalid_argument,
+                "field model_type is null; write the model's type");
+  check_refused({{"model_type", nullptr}, {"text_config", nullptr}}, ErrorCode::invalid_argument,
+                "field model_type is null, must be one of");
+  check_refused({{"model_type", nullptr}, {"tokenizer_class", "T"}}, ErrorCode::invalid_argument,
+                "has tokenizer_class and model_type null: a tokenizer_config.json");
   check_refused(without, ErrorCode::invalid_argument,
                 "model_type is missing (architectures says \"LlamaForCausalLM\")");
 }
