@@ -243,6 +243,19 @@ void check_name(const Reader& json) {
     json.refuse(fmt::format("a name of {} bytes: at most {} are supported", name.size(), kMostBytes));
 }
 
+/// Refuses a graph whose results nothing wants: their layouts would cost nothing.
+void check_output(const Reader& nodes, const Node& last) {
+  if (last.op != "output")
+    nodes.refuse(
+        fmt::format("the last node, {}, is no output but a {}: the file was cut short, or the program that "
+                    "wrote it left the output out; export the model again, or add {{\"name\": \"output\", "
+                    "\"op\": \"output\", \"inputs\": [...], \"out\": null}} with the names of the results",
+                    last.name, last.op));
+  if (last.inputs.empty())
+    nodes.refuse(
+        fmt::format("output {} has no node among its inputs; give the names of the model's results there", last.name));
+}
+
 Graph read_graph(const Reader& root) {
   Graph graph;
   graph.mesh = read_mesh(root["meta"]);
@@ -269,6 +282,7 @@ Graph read_graph(const Reader& root) {
     graph.nodes.push_back(std::move(node));
     if (const std::string why = contradiction(graph, graph.nodes.back()); !why.empty()) json.refuse(why);
   });
+  check_output(nodes, graph.nodes.back());
   try {
     if (graph.nodes.front().strategies.empty()) share_parameters(graph);
   } catch (const Error& error) {

@@ -24,7 +24,7 @@ using namespace planner;
 
 json small_graph() {
   return json::parse(R"({
-    "meta": {"mesh": [2, 2], "alpha": [1, 1], "beta": [1, 1], "model": "two nodes"},
+    "meta": {"mesh": [2, 2], "alpha": [1, 1], "beta": [1, 1], "model": "three nodes"},
     "nodes": [
       {"name": "x", "op": "placeholder", "target": "x", "inputs": [],
        "out": {"shape": [8, 4], "dtype": "torch.float32"}, "merge": false, "args": [], "strategies": [
@@ -33,14 +33,17 @@ json small_graph() {
       {"name": "y", "op": "call_function", "target": "relu", "inputs": ["x", "size_1"],
        "out": {"shape": [8, 4], "dtype": "torch.float32"}, "merge": true, "args": ["x"], "strategies": [
          {"name": "rows", "specs": {"x": ["S01", "R"], "y": ["S01", "R"]}, "kinds": {}, "compute": [1, 1, 2],
-          "comm": [0, 0, 0], "mem": {"total": {"activation": 32}}, "reshard": {}}]}]})");
+          "comm": [0, 0, 0], "mem": {"total": {"activation": 32}}, "reshard": {}}]},
+      {"name": "out", "op": "output", "inputs": ["y"], "out": null, "strategies": [
+         {"name": "all", "specs": {"y": ["R", "R"]}, "kinds": {}, "compute": [0, 0, 0], "comm": [0, 0, 0],
+          "mem": {"total": {}}, "reshard": {}}]}]})");
 }
 
 }  // namespace
 
 TEST_CASE("plan graph: what is read is what was written", "[plan]") {
   const Graph graph = *parse_plan_file(small_graph().dump(), "small").graph;
-  REQUIRE(graph.nodes.size() == 2);
+  REQUIRE(graph.nodes.size() == 3);
   CHECK(graph.mesh.num_axes == 2);
   CHECK(graph.nodes[1].inputs == std::vector<int>{0});
   CHECK(graph.nodes[1].merges);
@@ -130,11 +133,15 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
     g["nodes"][1]["op"] = "call_module";
     g["nodes"][1].erase("target");
   });
-  refused("g.json.nodes[0]: output x is node 1 of 2; it must be the last one", [](json& g) {
+  refused("g.json.nodes[0]: output x is node 1 of 3; it must be the last one", [](json& g) {
     g["nodes"][0]["op"] = "output";
     g["nodes"][1]["inputs"] = json::array();
     g["nodes"][1]["merge"] = false;
   });
+  refused("g.json.nodes: the last node, y, is no output but a call_function: the file was cut short",
+          [](json& g) { g["nodes"].erase(2); });
+  refused("g.json.nodes: output out has no node among its inputs",
+          [](json& g) { g["nodes"][2]["inputs"] = {"size_1"}; });
   refused("g.json.nodes[1].params: an object of shapes by name is wanted",
           [](json& g) { g["nodes"][1]["params"] = {1}; });
   refused(

@@ -107,7 +107,10 @@ std::vector<std::string> plan_texts() {
         {"shape": [8], "dtype": "torch.bool"}, "strategies": [
         {"name": "a", "specs": {"x": ["R"], "y": ["R"]}, "compute": [1, 1, 2], "comm": [0, 0, 0], "mem": {"total": {}}},
         {"name": "b", "specs": {"x": ["S0"], "y": ["S0"]}, "compute": [1, 1, 2], "comm": [0, 0, 0],
-         "mem": {"total": {"temp": 3}}}]}], "solution": {"objective": 3}})");
+         "mem": {"total": {"temp": 3}}}]},
+      {"name": "out", "op": "output", "inputs": ["y"], "out": null, "strategies": [
+        {"name": "a", "specs": {"y": ["R"]}, "compute": [0, 0, 0], "comm": [0, 0, 0], "mem": {"total": {}}}]}],
+      "solution": {"objective": 3}})");
   texts.push_back(R"({"problem": {"s_len": [2, 1, 2], "s_follow": [-1, -1, 0], "alias": {"2": 0},
       "compute": [1, 2, 3, 4, 5], "comm": [0, 0, 0, 0, 0], "mem": [1, 2, 3, 4, 5], "edges": [[0, 1], [1, 2]],
       "reshard": [0, 1, 2, 3]}})");
