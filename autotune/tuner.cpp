@@ -13,6 +13,7 @@
 #include "autotune/tuning/session.h"
 #include "autotune/worker/process_runner.h"
 #include "cache/device_lock.h"
+#include "jit/base/env.h"
 #include "jit/base/log.h"
 #include "seqtile/error.h"
 #include "seqtile/stores.h"
@@ -108,7 +109,9 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
                                         cache::device_lock_holder(folder, name), options.budget_s));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::io) throw;
-      log_line(LogLevel::info, std::string("device lock: ") + error.what());
+      const bool is_named = env::lock_dir() == folder;
+      log_line(is_named ? LogLevel::warning : LogLevel::info,
+               fmt::format("{}device lock: {}", is_named ? "SEQTILE_LOCK_DIR: " : "", error.what()));
     }
   }
   log_line(LogLevel::warning, "no folder to put a lock into: another process may tune at the same time");

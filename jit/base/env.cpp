@@ -23,11 +23,7 @@ std::optional<std::string> user_dir(const char* own, const char* xdg, const char
 
 }  // namespace
 
-int log_verbosity() {
-  const auto text = get("SEQTILE_LOG");
-  return text ? std::atoi(text->c_str()) : 0;
-}
-
+std::optional<std::string> log_level() { return get("SEQTILE_LOG"); }
 std::optional<std::string> cpu_target() { return get("SEQTILE_CPU_TARGET"); }
 std::optional<std::string> cache_dir() { return user_dir("SEQTILE_CACHE_DIR", "XDG_CACHE_HOME", "/.cache/seqtile"); }
 std::optional<std::string> config_dir() {

@@ -7,7 +7,7 @@
 
 namespace seqtile::env {
 
-int log_verbosity();                      ///< SEQTILE_LOG, 0..2; default 0
+std::optional<std::string> log_level();   ///< SEQTILE_LOG: a number from 0 on, if it is well formed
 std::optional<std::string> cpu_target();  ///< SEQTILE_CPU_TARGET: forces a CPU target by name
 std::optional<std::string> cache_dir();   ///< SEQTILE_CACHE_DIR, else XDG_CACHE_HOME/seqtile, else ~/.cache/seqtile
 std::optional<std::string> config_dir();  ///< SEQTILE_CONFIG_DIR, else XDG_CONFIG_HOME/seqtile, else ~/.config/seqtile

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <mutex>
 #include <string>
@@ -34,20 +34,39 @@ bool is_due(const std::string& line) {
   return true;
 }
 
+std::string whole_line(std::string_view line) { return "seqtile: " + std::string(line) + "\n"; }
+
+/// A log line that cannot be written has nowhere to be reported.
+void write_line(const std::string& text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// The level of SEQTILE_LOG. Warns of a text that is none.
+int chosen_level() {
+  const auto text = env::log_level();
+  if (!text) return 0;
+  int level = 0;
+  const char* end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, level);
+  if (error == std::errc() && rest == end && level >= 0) return level;
+  write_line(whole_line("SEQTILE_LOG=" + *text +
+                        ": is no level; give 0 (warnings), 1 (also devices and stores) or 2 "
+                        "(also refused candidates); 0 is used"));
+  return 0;
+}
+
 }  // namespace
 
 bool log_enabled(LogLevel level) {
-  static const int verbosity = std::max(0, env::log_verbosity());
-  return static_cast<int>(level) <= verbosity;
+  static const int chosen = chosen_level();
+  return static_cast<int>(level) <= chosen;
 }
 
 void log_line(LogLevel level, std::string_view line) {
   if (!log_enabled(level)) return;
-  std::string text = "seqtile: ";
-  text.append(line).push_back('\n');
+  const std::string text = whole_line(line);
   if (level == LogLevel::warning && !is_due(text)) return;
-  // A log line that cannot be written has nowhere to be reported.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  write_line(text);
 }
 
 }  // namespace seqtile

@@ -11,6 +11,15 @@
 
 namespace seqtile::sim {
 
+namespace {
+
+/// "shared + 16", or "shared - 4" where the offset is before the space.
+std::string offset_text(std::string_view space, int64_t offset) {
+  return fmt::format("{} {} {}", space, offset < 0 ? '-' : '+', offset < 0 ? -offset : offset);
+}
+
+}  // namespace
+
 /// The space of a generic address; strips its window.
 PtxSpace Cohort::space_of(const Instruction& i, uint64_t& address) const {
   if (i.space != PtxSpace::generic) {
@@ -74,20 +83,21 @@ std::byte* Cohort::shared(Cta& cta, uint32_t address, uint32_t bytes, uint32_t a
     return cta.shared.data() + offset;
   const auto shown = static_cast<int32_t>(offset);
   if ((address & (align - 1)) != 0)
-    return refuse(
-        ReportKind::misaligned, site,
-        fmt::format("shared access of {} bytes at shared + {}, multiples of {} are needed", bytes, shown, align));
+    return refuse(ReportKind::misaligned, site,
+                  fmt::format("shared access of {} bytes at {}, multiples of {} are needed", bytes,
+                              offset_text("shared", shown), align));
   return refuse(ReportKind::out_of_bounds, site,
-                fmt::format("shared access of {} bytes at shared + {} of {}", bytes, shown, cta.shared.size()));
+                fmt::format("shared access of {} bytes at {} (of {} bytes)", bytes, offset_text("shared", shown),
+                            cta.shared.size()));
 }
 
 std::byte* Cohort::local(Warp& warp, uint64_t address, uint32_t bytes, const Site& site) {
   const auto size = static_cast<uint64_t>(warp.grid->program->local_bytes);
   const uint64_t offset = address - kLocalBase;
   if (offset >= size || bytes > size - offset)
-    return refuse(
-        ReportKind::out_of_bounds, site,
-        fmt::format("local access of {} bytes at local + {} of {}", bytes, static_cast<int64_t>(offset), size));
+    return refuse(ReportKind::out_of_bounds, site,
+                  fmt::format("local access of {} bytes at {} (of {} bytes)", bytes,
+                              offset_text("local", static_cast<int64_t>(offset)), size));
   if ((address & (bytes - 1)) != 0)
     return refuse(ReportKind::misaligned, site, fmt::format("local access of {} bytes at local + {}", bytes, offset));
   return warp.local.data() + static_cast<uint64_t>(site.lane) * size + offset;
@@ -98,9 +108,9 @@ std::byte* Cohort::param(Warp& warp, uint64_t address, uint32_t bytes, const Sit
   const std::vector<std::byte>& params = warp.grid->params;
   if (is_write) return refuse(ReportKind::read_only, site, "store to a kernel parameter");
   if (offset >= params.size() || bytes > params.size() - offset)
-    return refuse(
-        ReportKind::out_of_bounds, site,
-        fmt::format("{} bytes at parameter byte {} of {}", bytes, static_cast<int64_t>(offset), params.size()));
+    return refuse(ReportKind::out_of_bounds, site,
+                  fmt::format("{} bytes at {} (of {} bytes)", bytes,
+                              offset_text("parameters", static_cast<int64_t>(offset)), params.size()));
   return const_cast<std::byte*>(params.data()) + offset;
 }
 

@@ -75,7 +75,8 @@ TEST_CASE("ptx machine: a missing barrier is a race or an uninitialised read", "
 TEST_CASE("ptx machine: accesses out of bounds and misaligned ones name the address", "[jit][sim]") {
   const LaunchResult shared = copy(replaced(kCopy, "xor.b32 %r5, %r2, 512", "add.u32 %r5, %r2, 512"));
   REQUIRE(has(shared, ReportKind::out_of_bounds));
-  CHECK_THAT(shared.reports[0].message, Catch::Contains("shared + 1024 of 1024") && Catch::Contains("warp 1 lane 0"));
+  CHECK_THAT(shared.reports[0].message,
+             Catch::Contains("shared + 1024 (of 1024 bytes)") && Catch::Contains("warp 1 lane 0"));
   const LaunchResult global = copy(replaced(kCopy, "st.global.v4.u32 [%rd6]", "st.global.v4.u32 [%rd6+16]"));
   REQUIRE(has(global, ReportKind::out_of_bounds));
   CHECK_THAT(global.reports[0].message, Catch::Contains("b0 + 1024 (of 1024 bytes)") && Catch::Contains("lane 31"));
