@@ -35,13 +35,13 @@ enum class MissPolicy {
 MissPolicy parse_miss_policy(std::string_view name);
 
 struct EngineOptions {
-  std::string device = "cpu";              ///< as open_device() names them: "sim:sm_80"
-  int threads = 0;                         ///< 0: all cores this process may use; part of every key on CPUs
-  Executor* executor = nullptr;            ///< a server's own pool, which has the threads then; not owned
-  std::string cache;                       ///< tuning.db; empty: the user's default file
-  std::vector<std::string> system_caches;  ///< read-only files, searched after `cache`
-  std::string pinned;                      ///< a file whose records win over all others
-  std::string artifacts;                   ///< artifacts.db, never `cache`; empty: the user's default file
+  std::string device = "cpu";                   ///< as open_device() names them: "sim:sm_80"
+  int threads = 0;                              ///< 0: all cores this process may use; part of every key on CPUs
+  Executor* executor = nullptr;                 ///< a server's own pool, which has the threads then; not owned
+  std::string cache = {};                       ///< tuning.db; empty: the user's default file
+  std::vector<std::string> system_caches = {};  ///< read-only files, searched after `cache`
+  std::string pinned = {};                      ///< a file whose records win over all others
+  std::string artifacts = {};                   ///< artifacts.db, never `cache`; empty: the user's default file
   MissPolicy policy = MissPolicy::nearest;
   int64_t max_length = 0;  ///< longer calls are refused; 0: autotune::kMaxLength
 };

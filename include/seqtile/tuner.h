@@ -21,7 +21,7 @@ namespace seqtile::autotune {
 
 /// One operation with the lengths it must cover.
 struct TuneRequest {
-  std::string label;  ///< "qkv_proj": the operation's role in a model; for people
+  std::string label = {};  ///< "qkv_proj": the operation's role in a model; for people
   Workload workload;
   int64_t lo = 1, hi = 1;
 };
@@ -41,9 +41,9 @@ struct TuneOptions {
   int64_t seed = 1;
   std::string policy =
       "cold";  ///< measurement policy, part of the key: cold | warm, on GPUs also cold-graph | warm-graph
-  std::function<void(const TuneProgress&)> progress;
-  std::function<void(const std::string& line)> acknowledged;  ///< called when a record is durable
-  const std::atomic<bool>* interrupt = nullptr;               ///< true: stop after the current round, keep all records
+  std::function<void(const TuneProgress&)> progress = {};
+  std::function<void(const std::string& line)> acknowledged = {};  ///< called when a record is durable
+  const std::atomic<bool>* interrupt = nullptr;                    ///< true: stop after the round, keep all records
 };
 
 struct TuneReport {

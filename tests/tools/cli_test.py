@@ -341,7 +341,7 @@ class Json(Cli):
         self.assertEqual(run.json()["covered"], grades["searched"])
         self.assertEqual(run.code, int(grades["searched"] < found["covered"]), run.out)
         self.assertTrue(all("not searched; run `seqtile prewarm" in gap["reason"] for gap in run.json()["missing"]))
-        self.assert_line(self.seqtile("prove", *self.model_flags, *self.stores, "--grade", "best"), 2, "--grade: .*best")
+        self.assert_line(self.seqtile("prove", *self.model_flags, *self.stores, "--grade", "best"), 2, "--grade best: not one of built")
 
     def test_prove_names_what_is_missing(self):
         run = self.seqtile("prove", "--model", "model.json", "--lengths", "1..200", "--threads", "1", *self.stores,
@@ -1195,7 +1195,7 @@ class Json(Cli):
         self.assert_line(self.seqtile(*many), 3, rf"at length {10**11} need \d+ bytes of .*; take shorter lengths")
         for more in ["absent/ranks.json"], ["absent/ranks.json", "--fabric", "processes"], ["."]:
             run = self.seqtile(*gather, "--cache", "absent.db", "-o", *more)
-            self.assert_line(run, 3, f"--output {re.escape(more[0])}: cannot be written: ")
+            self.assert_line(run, 2, f"--output {re.escape(more[0])}: (there is no folder absent; make it|is a folder; give)")
             self.assertEqual(run.err.count("\n"), 1, run.err)  # an engine would report a missing absent.db
         told = self.seqtile(*gather, "--calls", "1", "-o", "-")
         self.assertIn("traceEvents", json.loads(told.out))
@@ -1603,7 +1603,8 @@ class BadInput(Cli):
             self.assert_line(run, 2, pattern)
 
     def test_usage(self):
-        for arguments, pattern in ((["frobnicate"], "no command frobnicate.*prewarm"), ([], "subcommand"),
+        for arguments, pattern in ((["frobnicate"], "no command frobnicate.*prewarm"),
+                                   ([], "a subcommand is required; there are prewarm, tune.*see `seqtile --help`"),
                                    (["prove", "--lengths", "1..8"], "--model"), (["explain", "linear"], "--length"),
                                    (["devices", "--wrong"], "--wrong"), (["cache", "frob"], "no command frob.*stats"),
                                    (["prove", "--cach", "x.db"], "no option --cach; did you mean --cache"),
@@ -1611,7 +1612,15 @@ class BadInput(Cli):
                                     r"--length is given 2 times \(4, 8\); give it once"),
                                    (["tune", *LINEAR, "--length"], "--length has no value; write --length N"),
                                    (["replay", "--model", "m.json", "--requests", "t.csv", "--policy", "soft"],
-                                    "--policy: soft not in {strict,default,nearest,background,tune}"),
+                                    "--policy soft: not one of strict,default,nearest,background,tune; see `seqtile replay --help`"),
+                                   (["simulate", "--shared", "x"], "--shared x: a number from 0 to 1073741824 is wanted"),
+                                   (["simulate", "--tolerance", "-1"], "--tolerance -1: a finite number from 0 on"),
+                                   (["simulate", "--tolerance", "nan"], "--tolerance nan: a finite number"),
+                                   (["simulate", "--seed", "-1"], "--seed -1: not a whole number"),
+                                   (["prove", "--model", "m.json", "--json=maybe"], "--json=maybe: it takes no value; write --json"),
+                                   (["prove"], "--model is required; give --model FILE; see"),
+                                   (["tune"], "operation is required: Name of the operation"),
+                                   (["tune", "linear", "--", "--set"], "'--set' is one word too many"),
                                    (["tune", *LINEAR, "--length", "4", "--budget", ""], "--budget: .*empty"),
                                    (["explain", *LINEAR, "--length", "4", "--dtype", ""], "--dtype: .*empty"),
                                    (["cache", "ls", "--cache", ""], "--cache: .*empty")):
@@ -1620,7 +1629,10 @@ class BadInput(Cli):
     def test_model_files(self):
         self.assert_line(self.prove_model("absent.json"), 2, r"absent\.json: no such file")
         self.assert_line(self.prove_model("/dev/null"), 2, "not a regular file")
-        self.assert_line(self.prove_model("/proc/self/mem"), 2, "cannot be read")
+        self.assert_line(self.prove_model("/proc/self/mem"), 2, "cannot be read: Input/output error")
+        self.assert_line(self.prove_model(self.model("m0.json", model_type=None)), 2, "field model_type is null")
+        self.assert_line(self.prove_model(self.write("two.json", json.dumps(MODEL) + "\n" + json.dumps(MODEL))), 2,
+                         "line 2, column 1: another '{' behind the end")
         self.assert_line(self.prove_model(self.write("broken.json", "{")), 2, r"broken\.json")
         self.assert_line(self.prove_model(self.model("m1.json", hidden_size=None)), 2, "hidden_size is null")
         self.assert_line(self.prove_model(self.model("m2.json", hidden_size="wide")), 2, "hidden_size")
@@ -1658,7 +1670,13 @@ class BadInput(Cli):
                               ("9" * 30, "at most 1099511627776"),
                               ("ten", "ten"), ("1e3", "1e3")):
             self.assert_line(self.seqtile("explain", *LINEAR, "--length", text, *self.stores), 2, pattern)
-        for text, pattern in (("0..4", "at least 1"), ("8..4", r"above the last; write 4\.\.8"), ("1..", "1\\.\\.")):
+        for text in "1..64", "1-64", "1:64", "1,64":
+            self.assert_line(self.seqtile("explain", *LINEAR, "--length", text, *self.stores), 2, "a range, where one length")
+            self.assert_line(self.seqtile("tune", *LINEAR, "--length", text, "--cache", "absent.db"), 2,
+                             r"--length '1.*64': a range, where one length .*--lengths 1\.\.64")
+        for text, pattern in (("0..4", "at least 1"), ("8..4", r"above the last; write 4\.\.8"), ("1..", r"as A\.\.B.*1\.\.4096"),
+                              ("1-64", r"write for example 1\.\.64"), ("1:64", r"1\.\.64"), ("1,64", r"1\.\.64"),
+                              ("1...64", r"1\.\.64"), ("1 to 64", r"1\.\.64"), ("4k", r"as A\.\.B, or as one number")):
             run = self.seqtile("prove", "--model", "model.json", "--lengths", text, *self.stores)
             self.assert_line(run, 2, pattern)
 
@@ -1667,6 +1685,9 @@ class BadInput(Cli):
                                    (["linear", "--set", "n=128"], r"\bk\b"), (["linear", "--set", "n"], "KEY=VALUE"),
                                    (["linear", "--set", "n=-1", "--set", "k=8"], r"\bn\b"),
                                    (["linear", "--set", "n=8", "--set", "k=8", "--set", "depth=2"], "depth"),
+                                   (["linear", "--set", "n=8", "--set", "kk=9"], "field kk is 9, .*no such field.*; k is missing"),
+                                   (["attention_forward", "--set", "head=4", "--set", "kv_heads=2"],
+                                    "field head is 4, .*no such field.*; heads is missing"),
                                    (["linear", "--set", "n=8", "--set", "n=9"], "twice")):
             self.assert_line(self.seqtile("explain", *arguments, "--length", "4", *self.stores), 2, pattern)
 
@@ -1685,7 +1706,7 @@ class BadInput(Cli):
                               ("999999999h", "--budget 999999999h: longer than 1000000000 s")):
             self.assert_line(self.seqtile("prewarm", *self.model_flags, *self.stores, "--budget", text), 2, pattern)
         run = self.seqtile("simulate", *NORM, "--seed", "-1")
-        self.assert_line(run, 2, "--seed: -1: not a whole number from 0 to 4294967295")
+        self.assert_line(run, 2, "--seed -1: not a whole number from 0 to 4294967295")
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "small.db", "--budget", "1ms")
         self.assert_line(run, 2, "budget")
 
@@ -1820,7 +1841,8 @@ class BadInput(Cli):
         self.assertEqual(self.content("foreign.db"), content)
 
     def test_a_store_of_another_release_is_left_alone(self):
-        for version, said in ((2, "an earlier release .schema 2, this one reads 3."), (4, "a newer release")):
+        for version, said in ((2, "an earlier release .schema 2, this one reads 3."), (4, "a newer release"),
+                              (-1, "user_version -1, which no release writes")):
             shutil.copy(self.path("tuning.db"), self.path("other_release.db"))
             with contextlib.closing(sqlite3.connect(self.path("other_release.db"))) as store:
                 store.execute(f"PRAGMA user_version = {version}")
@@ -1866,9 +1888,10 @@ class BadInput(Cli):
         self.assertEqual(stat.S_IMODE(os.stat(self.path("kept.s")).st_mode), 0o640)
         self.assertTrue(os.path.islink(self.path("link.s")))
         self.assert_line(self.seqtile(*emit, "/dev/full"), 3, "/dev/full: cannot be written: No space left on device")
-        self.assert_line(self.seqtile(*emit, "absent/a.s"), 3, "absent/a.s: cannot be written: No such file or directory")
-        absent = self.seqtile("bench", "--filter", "none", "--output", "absent/a.json")
-        self.assert_line(absent, 3, "--output absent/a.json: cannot be written: No such file or directory")
+        for command in emit, ["bench", "--filter", "none", "-o"]:
+            self.assert_line(self.seqtile(*command, "absent/a"), 2, "--output absent/a: there is no folder absent; make it")
+            self.assert_line(self.seqtile(*command, "."), 2, r"--output \.: is a folder; give the path of a file")
+            self.assert_line(self.seqtile(*command, "/proc/a"), 3, "--output /proc/a: cannot be written: ")
         self.assert_line(self.seqtile("bench", "--output", "-"), 2, "--output -: .*name a file")
         self.assertEqual(self.seqtile(*emit, "/dev/null").code, 0)
 
@@ -1883,6 +1906,29 @@ class BadInput(Cli):
     def test_unwritable_folder(self):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "/proc/tuning.db", "--budget", "5s")
         self.assert_line(run, 3, "/proc/tuning.db")
+
+    def test_a_file_is_no_folder_of_stores(self):
+        for folder in "/dev/null", self.path("model.json"):
+            for command in (["tune", *LINEAR, "--length", "4"], ["cache", "ls"], ["cache", "build"]):
+                run = self.seqtile(*command, env=dict(self.env, SEQTILE_CACHE_DIR=folder))
+                self.assert_line(run, 2, f"{folder}/tuning.db: {folder} is not a folder; set SEQTILE_CACHE_DIR to a folder")
+        self.assert_line(self.seqtile("cache", "ls", "--cache", "model.json/a.db"), 2, "model.json is not a folder; give")
+
+    def test_damaged_rows_are_counted_once(self):
+        for name in "tuning.db", "artifacts.db":
+            shutil.copy(self.path(name), self.path("bad_" + name))
+        for name, sql in (("tuning.db", "UPDATE record SET median_us = median_us + 1"),
+                          ("artifacts.db", "UPDATE artifact SET arena_bytes = arena_bytes + 1")):
+            with contextlib.closing(sqlite3.connect(self.path("bad_" + name))) as store:
+                store.execute(sql)
+                store.commit()
+        stores = ["--cache", "bad_tuning.db", "--artifacts", "artifacts.db"]
+        for command in (["cache", "ls"], ["prove", *self.model_flags], ["explain", *LINEAR, "--length", "4"]):
+            run = self.seqtile(*command, *(stores if command[0] != "cache" else stores[:2]))
+            self.assertEqual(len(re.findall(r"bad_tuning\.db: \d+ of \d+ rows are ignored, as damaged", run.err)), 1, run.err)
+        replay = ["replay", "--model", "model.json", "--requests", "trace.csv", "--threads", "1"]
+        run = self.seqtile(*replay, "--cache", "tuning.db", "--artifacts", "bad_artifacts.db")
+        self.assertEqual(len(re.findall(r"bad_artifacts\.db: binaries that are damaged.* are ignored", run.err)), 1, run.err)
 
     def test_folders_that_are_not_there_are_not_made(self):
         fused = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "9"]

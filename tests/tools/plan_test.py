@@ -121,6 +121,11 @@ class Model(Plan):
             self.assertEqual(graph["unknown_share"], 2 / graph["operators"])
             self.assertIn(f"graph: {graph['parameters']:.0f} parameters; 2 of {graph['operators']} operators unknown (", text)
 
+    def test_a_log_level_that_is_none_is_told_once(self):
+        with unittest.mock.patch.dict(os.environ, SEQTILE_LOG="much"):
+            done = self.plan("graph", "absent.json")
+        self.assertRegex(done.stderr, "^seqtile: SEQTILE_LOG=much: is no level; give 0 .*; 0 is used\n.*absent.json.*\n$")
+
     def test_prices_that_are_not_of_the_phase_are_told(self):
         prefill = [*FLAGS, "--phase", "prefill"]
         self.assertIn("warning: --costs compat prices a forward and a backward pass", self.good("model", *prefill))
@@ -145,9 +150,9 @@ class Model(Plan):
                             (["--layers", "4"], "--layers 4: model.json has 3 layers; give at most as many"),
                             (["-o", "-"], "--output -: the plan goes to standard output; name a file for the graph"),
                             (["--length", "65"], r"--length is given 2 times \(64, 65\); give it once"),
-                            (["--batch", "0"], "--batch: 0: a whole number above 0 is wanted"),
-                            (["--layers", "-1"], "--layers: -1: a whole number above 0"),
-                            (["--devices", "0.5"], "--devices: 0.5: a whole number above 0"), (["--phase", "decode"], "--phase"),
+                            (["--batch", "0"], "--batch 0: a whole number above 0 is wanted"),
+                            (["--layers", "-1"], "--layers -1: a whole number above 0"),
+                            (["--devices", "0.5"], "--devices 0.5: a whole number above 0"), (["--phase", "decode"], "--phase"),
                             (["--batch", str(1 << 40)], "at most 2\\^40")]:
             self.assert_line(self.plan("model", *FLAGS, *flags), text)
         self.assert_line(self.plan("model", "--model", "model.json", "--mesh", "2", "--length", "0"), "--length 0")
@@ -314,12 +319,17 @@ class Calibrate(Plan):
 
     def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(self):
         self.write("file", "")
-        for path, reason in (("none/c.json", "No such file"), ("file/c.json", "Not a directory"),
-                             (".", "Is a directory")):
-            done = self.plan("calibrate", "-o", path, *self.STORES)
-            self.assertEqual(done.returncode, 3, done.stderr)
-            # The message has no progress line before it.
-            self.assertRegex(done.stderr, f"^[^\n]*--output {path}: cannot be written: {reason}.*\n$")
+        os.symlink("nothing", self.path("dangling"))
+        for path, reason in (("none/c.json", "there is no folder none; make it"), (".", "is a folder; give the path of"),
+                             ("file/c.json", "there is no folder file; make it"),
+                             ("dangling", "is a symbolic link to nothing; remove it")):
+            for command in ["calibrate", *self.STORES], ["model", *FLAGS]:
+                done = self.plan(*command, "-o", path)
+                # The message has no progress line before it.
+                self.assert_line(done, f"^[^\n]*--output {re.escape(path)}: {reason}")
+                self.assertEqual(done.stdout, "")
+        self.assert_line(self.plan("model", *FLAGS, "-o", "early.json", "--devices", "8"), "--devices 8")
+        self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("early.json")])
 
 
 class Kept(Plan):
@@ -722,6 +732,24 @@ class Parts(Plan):
         self.assertEqual(parts["resharding_s"], 0)  # exactly 0, without the rest of a difference
 
 
+class Document(Plan):
+    def test_docs_cli_md_names_every_flag_of_help(self):
+        with open(os.path.join(self.root, "docs/cli.md"), encoding="utf-8") as file:
+            sections = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", file.read(), re.M))
+        script = subprocess.run([self.program, "completion", "bash"], capture_output=True, text=True, timeout=60).stdout
+        commands = re.findall(r'^    "(.+)"\) flags="(.*?)"', script, re.M)
+        self.assertIn("plan run", dict(commands))
+        for path, flags in commands:
+            known = sections[path.split()[0]] + sections["Flags of several commands"]
+            for flag in set(flags.split()) - {"-h", "--help"}:
+                self.assertRegex(known, rf"(?<![\w-]){flag}(?![\w-])", path)
+            if path.startswith("plan "):
+                rows = [row.split("|")[1:3] for row in sections["plan"].splitlines() if row.startswith("| `-")]
+                named = {flag for flags_of, of in rows if path[5:] in re.findall(r"\w+", of)
+                         for flag in re.findall(r"(?<![\w-])--?\w[\w-]*", flags_of)}
+                self.assertEqual(named, set(flags.split()) - {"-h", "--help", "--json"}, path)
+
+
 class BadInput(Plan):
     def refused(self, text, change, *flags):
         graph = json.loads(json.dumps(SMALL))
@@ -738,6 +766,8 @@ class BadInput(Plan):
         self.refused("the shape of the result, is missing", lambda graph: graph["nodes"][1].pop("out"))
         self.refused('"shape" is missing', lambda graph: graph["nodes"][1]["out"].pop("shape"))
         self.refused("an empty graph", lambda graph: graph.update(nodes=[]))
+        self.refused("the last node, y, is no output but a call_function", lambda graph: graph["nodes"].pop())
+        self.refused("output out has no node among its inputs; give the names", node(2, inputs=[]))
         self.refused('there are no "nodes"', lambda graph: graph.pop("nodes"))
         self.refused("shapes of node y contradict each other: relu of x .8, 4. gives .8, 4., \"out\" says .8, 5.",
                      node(1, out=tensor(8, 5)))

@@ -276,6 +276,43 @@ TEST_CASE("trace: columns are named by name or position", "[tools]") {
   CHECK(read("n,GeneratedTokens\n374,44\n396,109\n", {.prompt_column = "n"}).tokens == kTwo);
 }
 
+TEST_CASE("trace: a first row that names no two columns is refused by its cause", "[tools]") {
+  for (const auto& [bytes, said] : std::vector<std::pair<std::string, std::string>>{
+           {"prompt_tokens\n5\n", "line 1 (prompt_tokens) has one column; a trace has two or more"},
+           {"5\n6\n", "line 1 (5) has one column"},
+           {"# of May\n" + kAzure + "a,1,2\n", "is a comment, where the names of the columns are expected; take"},
+           {"// May\n" + kAzure + "a,1,2\n", "take the comments away: grep -v '^//' '"},
+           {"#x\n" + kAzure + "a,1,2\n", "is a comment"},
+           {"# x\n{\"input_length\": 1, \"output_length\": 2}\n", "is a comment"},
+           {"prompt_tokens,out\n5,2\n",
+            "has no column of output tokens that a known layout has; name it by --output-column"},
+           {"{\"usage\": {\"prompt_tokens\": 5}}\n", "those in an object with a dot: usage.prompt_tokens"}}) {
+    INFO(bytes);
+    CHECK_THAT(read(bytes).error, Contains(said));
+  }
+  CHECK(read("#prompt_tokens,completion_tokens\n374,44\n396,109\n").tokens == kTwo);
+  CHECK_THAT(problem_of("prompt_tokens,completion_tokens\n5,2\n# end\n"), Contains("line 3: is a comment"));
+  CHECK_THAT(problem_of("prompt_tokens,completion_tokens\n5,2\n7\n"), Contains("line 3: 1 column, 2 expected"));
+}
+
+TEST_CASE("trace: columns in an object of JSON lines are named with dots", "[tools]") {
+  const TraceOptions options{.prompt_column = "usage.prompt_tokens", .output_column = "usage.completion_tokens"};
+  const std::string rows =
+      "{\"id\": {\"prompt_tokens\": 1}, \"usage\": {\"prompt_tokens\": 374, \"d\": [{\"prompt_tokens\": 2}, 3], "
+      "\"completion_tokens\": 44}}\n"
+      "{\"usage\": {\"completion_tokens\": 109, \"d\": {\"e\": {\"f\": 1}}, \"prompt_tokens\": 396}, \"id\": 7}\n";
+  const Read found = read(rows, options);
+  CHECK(found.error == "");
+  CHECK(found.tokens == kTwo);
+  CHECK(found.summary.broken_rows == 0);
+  CHECK_THAT(problem_of(rows + "{\"usage\": 5}\n", options), Contains("line 3: has no usage.prompt_tokens"));
+  CHECK_THAT(
+      problem_of("{\"input_length\": 1, \"output_length\": 2}\n{\"input_length\": {\"n\": 1}, \"output_length\": 2}\n"),
+      Contains("line 2: input_length is an object; name the number in it as input_length.NAME"));
+  CHECK_THAT(read(rows, {.prompt_column = "usage.x", .output_column = "usage.completion_tokens"}).error,
+             Contains("has no column 'usage.x'"));
+}
+
 TEST_CASE("trace: files of another kind are refused by their name", "[tools]") {
   const auto utf16 = [](const std::string& text) {
     std::string wide;

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "jit/base/log.h"
 #include "seqtile/compiler.h"
 #include "seqtile/operations.h"
 #include "seqtile/tuner.h"
@@ -57,6 +58,13 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
+std::string subcommand_names(const CLI::App& command) {
+  std::string names;
+  for (const CLI::App* known : command.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + known->get_name();
+  return names;
+}
+
 /// The error for a word that `command` does not know.
 std::string unknown_word(const CLI::App& command, const std::string& word) {
   if (word.starts_with("-")) {
@@ -67,34 +75,89 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
         if (flag.size() > 3 && ("--" + name).starts_with(flag)) return text + "; did you mean --" + name + "?";
     return text;
   }
-  std::string names;
-  for (const CLI::App* known : command.get_subcommands([](const CLI::App*) { return true; }))
-    names += (names.empty() ? "" : ", ") + known->get_name();
+  const std::string names = subcommand_names(command);
   return names.empty() ? "'" + word + "' is one word too many" : "there is no command " + word + "; there are " + names;
 }
 
 /// The error for an option that was repeated or has no value, with the correction.
-std::string wrong_count(const CLI::App& command, const CLI::ArgumentMismatch& error) {
+std::string wrong_count(const CLI::App& command, const std::string& text) {
   for (const CLI::Option* option : command.get_options())
     if (option->get_items_expected_max() == 1 && option->results().size() > 1)
       return fmt::format("{} is given {} times ({}); give it once", option->get_name(), option->results().size(),
                          fmt::join(option->results(), ", "));
-  const std::string text = error.what(), name = text.substr(0, text.find(':'));
+  const std::string name = text.substr(0, text.find(':'));
   const CLI::Option* option = command.get_option_no_throw(name);
   if (!option || !option->results().empty()) return text;
   return fmt::format("{} has no value; write {} {}", name, name, option->get_type_name());
 }
 
+/// The error for an option or argument that is absent. CLI11 says "NAME is required".
+std::string missing_word(const CLI::App& command, const std::string& text) {
+  const CLI::Option* option = command.get_option_no_throw(text.substr(0, text.find(' ')));
+  if (!option) return fmt::format("a subcommand is required; there are {}", subcommand_names(command));
+  if (option->get_positional()) return fmt::format("{}: {}", text, option->get_description());
+  return fmt::format("{}; give {} {}", text, option->get_name(), option->get_type_name());
+}
+
+/// The error for a value that a check has refused. CLI11 says "NAME: COMPLAINT", and our checks begin the complaint
+/// with the value.
+std::string bad_value(const CLI::App& command, const std::string& text) {
+  const size_t colon = text.find(": ");
+  const CLI::Option* option = colon == std::string::npos ? nullptr : command.get_option_no_throw(text.substr(0, colon));
+  if (!option) return text;
+  const std::string complaint = text.substr(colon + 2);
+  constexpr std::string_view kRange = " not in range ", kSet = " not in {";
+  for (const std::string& value : option->results()) {
+    const std::string begin = fmt::format("{} {}: ", option->get_name(), value);
+    if (complaint.starts_with("Value " + value + std::string(kRange)))
+      return begin + "a number from " + complaint.substr(complaint.find(kRange) + kRange.size()) + " is wanted";
+    if (complaint.starts_with(value + std::string(kSet)) && complaint.ends_with('}')) {
+      const size_t at = value.size() + kSet.size();
+      return fmt::format("{}not one of {}", begin, complaint.substr(at, complaint.size() - at - 1));
+    }
+    if (!value.empty() && complaint.starts_with(value + ": ")) return begin + complaint.substr(value.size() + 2);
+  }
+  return text;
+}
+
+/// The error for a value of another type. CLI11 says "Could not convert: NAME = VALUE".
+std::string no_number(const CLI::App& command, const std::string& text) {
+  const size_t begin = text.find(": "), end = text.find(" = ");
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return text;
+  const std::string name = text.substr(begin + 2, end - begin - 2), value = text.substr(end + 3);
+  const CLI::Option* option = command.get_option_no_throw(name);
+  if (option && option->get_items_expected_max() == 0)
+    return fmt::format("{}={}: it takes no value; write {}", name, value, name);
+  return fmt::format("{} {}: not a number, or one that is too large", name, value);
+}
+
+template <class Kind>
+bool is_a(const CLI::ParseError& error) {
+  return dynamic_cast<const Kind*>(&error) != nullptr;
+}
+
+/// The problem in our words, with the next step.
+std::string problem_of(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (is_a<CLI::ArgumentMismatch>(error)) return wrong_count(command, text);
+  if (is_a<CLI::RequiredError>(error)) return missing_word(command, text);
+  if (is_a<CLI::ValidationError>(error)) return bad_value(command, text);
+  if (is_a<CLI::ConversionError>(error)) return no_number(command, text);
+  if (is_a<CLI::ExcludesError>(error)) return text + "; leave one of them out";
+  if (is_a<CLI::RequiresError>(error)) return text + "; give both";
+  if (is_a<CLI::ExtrasError>(error)) return fmt::format("'{}' is one word too many", text.substr(text.find(": ") + 2));
+  return text;
+}
+
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
-  std::string chosen, problem = error.what();
+  std::string chosen;
   for (; !command->get_subcommands().empty(); chosen += command->get_name() + " ")
     command = command->get_subcommands().front();
-  const auto* mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error);
-  if (mismatch) problem = wrong_count(*command, *mismatch);
+  std::string problem = problem_of(*command, error);
   // A mistyped name can also leave a required option missing; the mistyped name is then the reason.
   const std::vector<std::string> unknown = command->remaining();
-  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool is_missing = is_a<CLI::RequiredError>(error);
   const auto option = std::find_if(unknown.begin(), unknown.end(), [](const auto& word) { return word[0] == '-'; });
   const bool lacks_command = command->get_require_subcommand_min() > 0;
   if (lacks_command && !unknown.empty()) problem = unknown_word(*command, unknown.front());
@@ -146,6 +209,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the file size limit then fails with an error
   if (seqtile::autotune::run_worker(argc, argv, registry, exit_code)) return exit_code;
   seqtile::cli::end_at_interrupt();
+  seqtile::log_enabled(seqtile::LogLevel::warning);  // warns of a SEQTILE_LOG that is no level
   exit_code = seqtile::cli::run(argc, argv, registry);
   if (!seqtile::cli::flush_output()) {
     seqtile::cli::warn("standard output could not be written whole; check the free space where it goes");

@@ -2,16 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/options.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "autotune/text/seconds.h"
 #include "cache/database/files.h"
 #include "cache/database/schema.h"
+#include "jit/base/descriptor.h"
 #include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "tools/cli/errors.h"
@@ -37,11 +43,24 @@ void refuse_kind(const std::string& flag, const std::string& path, std::filesyst
   bad_input(fmt::format("{} {}: is {}not a regular file; {}", flag, path, is_folder ? "a folder, " : "", advice));
 }
 
-/// Refuses a path whose folder is absent. Only folders of the default paths are made, because the path may be mistyped.
-void check_folder_is_there(const std::string& flag, const std::string& path) {
-  const std::string folder = cache::parent_folder(path);
+/// The nearest part of `folder` that exists.
+std::string existing_part(std::string folder) {
   std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
+  while (!std::filesystem::exists(folder, error) && cache::parent_folder(folder) != folder)
+    folder = cache::parent_folder(folder);
+  return folder;
+}
+
+/// Refuses a path whose folder is absent. Only folders of the default paths are made, because the path may be mistyped.
+void check_folder(const std::string& flag, const std::string& path, bool is_default) {
+  const std::string folder = cache::parent_folder(path), part = existing_part(folder);
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error)) return;
+  if (std::filesystem::exists(part, error) && !std::filesystem::is_directory(part, error))
+    bad_input(fmt::format(
+        "{} {}: {} is not a folder; {}", flag, path, part,
+        is_default ? fmt::format("set SEQTILE_CACHE_DIR to a folder, or give {} FILE", flag) : "give another path"));
+  if (!is_default)
     bad_input(fmt::format("{} {}: there is no folder {}; make it, or give another path", flag, path, folder));
 }
 
@@ -53,8 +72,7 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
   if (type == std::filesystem::file_type::not_found) {
     if (std::filesystem::is_symlink(path, error))
       bad_input(fmt::format("{} {}: is a symbolic link to nothing; remove it, or give another path", flag, path));
-    if (!is_default) check_folder_is_there(flag, path);
-    return;
+    return check_folder(flag, path, is_default);
   }
   if (type == std::filesystem::file_type::none)
     throw Error(ErrorCode::io,
@@ -152,8 +170,46 @@ void add_json(CLI::App& app, Options& options) {
   app.add_flag("--json", options.json, "Print one JSON object on the last line of standard output");
 }
 
+namespace {
+
+constexpr std::string_view kDecimalDigits = "0123456789";
+
+/// "1..64" for a text with two numbers, such as "1-64", "1:64" or "1 to 64". Empty for any other text.
+std::string as_range(const std::string& text) {
+  const auto end_of = [&](size_t at) { return std::min(text.find_first_not_of(kDecimalDigits, at), text.size()); };
+  const size_t first = text.find_first_of(kDecimalDigits);
+  if (first == std::string::npos) return {};
+  const size_t behind = end_of(first), last = text.find_first_of(kDecimalDigits, behind);
+  if (last == std::string::npos || text[last] == '0') return {};
+  const std::string between = text.substr(behind, last - behind);
+  const auto is_word = [](unsigned char c) { return std::isalpha(c) || c == '_'; };
+  const std::string around = text.substr(0, first) + (between == " to " ? "" : between) + text.substr(end_of(last));
+  const bool has_more = text.find_first_of(kDecimalDigits, end_of(last)) != std::string::npos;
+  if (between == "." || has_more || std::ranges::any_of(around, is_word)) return {};
+  return fmt::format("{}..{}", text.substr(first, behind - first), text.substr(last, end_of(last) - last));
+}
+
+[[noreturn]] void refuse_lengths(const std::string& flag, const std::string& text) {
+  const std::string range = as_range(text);
+  bad_input(fmt::format("{} '{}': lengths are given as A..B, or as one number; write for example {}", flag, text,
+                        range.empty() ? "1..4096" : range));
+}
+
+bool has_only_digits(std::string_view text) {
+  text.remove_prefix(text.starts_with('-'));
+  return !text.empty() && text.find_first_not_of(kDecimalDigits) == std::string_view::npos;
+}
+
+}  // namespace
+
 int64_t parse_length(const std::string& flag, const std::string& text) {
   int64_t length = 0;
+  const std::string range = as_range(text);
+  if (!range.empty())
+    bad_input(
+        fmt::format("{} '{}': a range, where one length is wanted; give one number, or a range to a command that "
+                    "takes --lengths {}",
+                    flag, text, range));
   if (!parse_number(text, length))
     bad_input(fmt::format("{} '{}': not a length; give a whole number, at least 1 and at most {}", flag, text,
                           autotune::kMaxLength));
@@ -164,13 +220,14 @@ int64_t parse_length(const std::string& flag, const std::string& text) {
 
 LengthRange parse_lengths(const std::string& flag, const std::string& text) {
   const size_t dots = text.find("..");
-  if (dots == std::string::npos) {
+  if (flag == "--length" || (dots == std::string::npos && has_only_digits(text))) {
     const int64_t length = parse_length(flag, text);
     return {length, length};
   }
-  const std::string whole = flag + " " + text + ": ";
-  const LengthRange range{parse_length(whole + "first", text.substr(0, dots)),
-                          parse_length(whole + "last", text.substr(dots + 2))};
+  if (dots == std::string::npos) refuse_lengths(flag, text);
+  const std::string first = text.substr(0, dots), last = text.substr(dots + 2), whole = flag + " " + text + ": ";
+  if (!has_only_digits(first) || !has_only_digits(last)) refuse_lengths(flag, text);
+  const LengthRange range{parse_length(whole + "first", first), parse_length(whole + "last", last)};
   if (range.lo > range.hi)
     bad_input(fmt::format("{} {}: the first length is above the last; write {}..{}", flag, text, range.hi, range.lo));
   return range;
@@ -261,15 +318,65 @@ CLI::Validator at_least_one() {
   return {complaint, ""};
 }
 
+namespace {
+
+/// The system's reason why no byte of the file can be read; empty if one can. Some files of /proc open and do not read.
+std::string why_unreadable(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char byte = 0;
+  return file.is_open() && ::read(file.get(), &byte, 1) >= 0 ? "" : std::strerror(errno);
+}
+
+constexpr std::string_view kAdvice = ", as in --set ";  ///< ends the refusal of a missing field
+
+/// The fields of the advice that ends a refusal; none if it has no advice.
+autotune::Fields advised_fields(const std::string& refusal) {
+  const size_t at = refusal.find(kAdvice);
+  if (at == std::string::npos) return {};
+  return parse_fields("--set", {refusal.substr(at + kAdvice.size())});
+}
+
+/// The refusal of `workload` once it has what the refusals of missing fields advise; empty if it is then accepted.
+std::string refusal_with_advice(const autotune::OpDef& op, autotune::Workload workload) {
+  constexpr int kMostFields = 16;
+  std::string refusal;
+  for (int round = 0; round < kMostFields; ++round) {
+    try {
+      op.normalize(workload);
+      return {};
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+    const autotune::Fields advised = advised_fields(refusal);
+    if (advised.values().empty()) break;
+    for (const auto& [name, value] : advised.values()) workload.fields.set(name, value);
+  }
+  return refusal;
+}
+
+/// Refuses a field that the operation does not have, where `refusal` is of a missing one: a mistyped name causes both.
+void refuse_unknown_field(const autotune::OpDef& op, const autotune::Workload& workload, const std::string& refusal) {
+  const autotune::Fields missing = advised_fields(refusal);
+  if (missing.values().empty()) return;
+  for (const auto& [name, value] : workload.fields.values()) {
+    autotune::Workload lone = workload;
+    lone.fields = {{name, value}};
+    const std::string said = refusal_with_advice(op, lone);
+    if (said.find("no such field") != std::string::npos)
+      bad_input(fmt::format("{}; {} is missing", said, missing.values().begin()->first));
+  }
+}
+
+}  // namespace
+
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();
   if (type == std::filesystem::file_type::not_found)
     bad_input(fmt::format("{} {}: no such file; {}", flag, path, advice));
   if (type != std::filesystem::file_type::none) refuse_kind(flag, path, type, advice);
-  std::ifstream file(path, std::ios::binary);
-  file.peek();  // some files of /proc can be opened but not read
-  if (!file.is_open() || file.bad()) bad_input(fmt::format("{} {}: cannot be read; {}", flag, path, advice));
+  if (const std::string reason = why_unreadable(path); !reason.empty())
+    bad_input(fmt::format("{} {}: cannot be read: {}; {}", flag, path, reason, advice));
 }
 
 autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads) {
@@ -279,7 +386,12 @@ autotune::Workload workload_of(const autotune::Registry& registry, const Options
   workload.dtype = options.dtype.empty() ? DType::f32 : parse_dtype_flag(options.dtype);
   workload.threads = threads;
   workload.fields = parse_fields("--set", options.set);
-  return op.normalize(workload);
+  try {
+    return op.normalize(workload);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::invalid_argument) refuse_unknown_field(op, workload, error.what());
+    throw;
+  }
 }
 
 std::unique_ptr<Device> open_device_of(const Options& options, int threads) {

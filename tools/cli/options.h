@@ -45,7 +45,7 @@ struct LengthRange {
 
 // Errors of all of these functions: invalid_argument with flag, value and limit or an example.
 int64_t parse_length(const std::string& flag, const std::string& text);
-LengthRange parse_lengths(const std::string& flag, const std::string& text);  ///< "1..4096" or "512"
+LengthRange parse_lengths(const std::string& flag, const std::string& text);  ///< "1..4096" or "512"; --length: "512"
 double parse_seconds(const std::string& flag, const std::string& text);       ///< "120s" "2m" "90" "500ms"
 DType parse_dtype_flag(const std::string& text);
 autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items);  ///< "k=v" items

@@ -20,6 +20,7 @@
 #include "jit/base/descriptor.h"
 #include "jit/base/log.h"
 #include "seqtile/error.h"
+#include "tools/cli/errors.h"
 
 namespace seqtile::cli {
 namespace {
@@ -43,10 +44,42 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
   return fsync(file.get()) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: a pipe or device
 }
 
+/// Refuses `path` for the reason `error`: a path that can be no file is the caller's mistake, all else the machine's.
 [[noreturn]] void refuse_to_write(const std::string& flag, const std::string& path, int error) {
-  throw Error(ErrorCode::io, fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free "
-                                         "space, or name another file",
-                                         flag, path, std::strerror(error)));
+  const std::string folder = cache::parent_folder(path);
+  std::error_code unknown;
+  if (error == EISDIR) bad_input(fmt::format("{} {}: is a folder; give the path of a file", flag, path));
+  if ((error == ENOENT || error == ENOTDIR) && !std::filesystem::is_directory(folder, unknown))
+    bad_input(fmt::format("{} {}: there is no folder {}; make it, or give another path", flag, path, folder));
+  const bool is_no_path = error == ENAMETOOLONG || error == ELOOP;
+  throw Error(is_no_path ? ErrorCode::invalid_argument : ErrorCode::io,
+              fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free space, or name "
+                          "another file",
+                          flag, path, std::strerror(error)));
+}
+
+/// The place of a file's new content.
+struct Place {
+  std::string target;      ///< `path`, or the file that it links to
+  mode_t mode = 0;         ///< of the present file; 0: there is none
+  bool is_stream = false;  ///< a pipe or device, which is written into
+
+  /// Name of the file that has the content until it is complete.
+  std::string aside() const { return fmt::format("{}.{}", target, getpid()); }
+};
+
+Place place_of(const std::string& flag, const std::string& path) {
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT) refuse_to_write(flag, path, errno);
+  if (exists && S_ISDIR(info.st_mode)) refuse_to_write(flag, path, EISDIR);
+  if (exists && access(path.c_str(), W_OK) != 0) refuse_to_write(flag, path, errno);
+  if (exists && (!S_ISREG(info.st_mode) || path.starts_with("/dev/"))) return {path, 0, true};
+  std::error_code unresolved;
+  if (!exists && std::filesystem::is_symlink(path, unresolved))
+    bad_input(fmt::format("{} {}: is a symbolic link to nothing; remove it, or give another path", flag, path));
+  if (!exists) return {path};
+  return {std::filesystem::canonical(path, unresolved).string(), info.st_mode & 07777};
 }
 
 /// Removes control characters, which are instructions to a terminal; names of nodes, models and files may have them.
@@ -88,34 +121,25 @@ void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size()
 void print_line(const std::string& line) { print_text(shown(line) + "\n"); }
 
 void write_file(const std::string& flag, const std::string& path, std::string_view text) {
-  struct stat info = {};
-  const bool exists = stat(path.c_str(), &info) == 0;
-  int error = 0;
-  if ((exists && !S_ISREG(info.st_mode)) || path.starts_with("/dev/")) {
-    error = write_opened(path, 0, 0, text);
-  } else if (exists && access(path.c_str(), W_OK) != 0) {
-    error = errno;
-  } else {
-    std::error_code unresolved;
-    const std::string target = exists ? std::filesystem::canonical(path, unresolved).string() : path;
-    const std::string aside = fmt::format("{}.{}", target, getpid());
-    error = write_opened(aside, O_CREAT | O_EXCL, exists ? info.st_mode & 07777 : 0, text);
-    if (!error && rename(aside.c_str(), target.c_str()) != 0) error = errno;
-    if (error && error != EEXIST) unlink(aside.c_str());
+  const Place place = place_of(flag, path);
+  if (place.is_stream) {
+    if (const int error = write_opened(path, 0, 0, text)) refuse_to_write(flag, path, error);
+    return;
   }
+  const std::string aside = place.aside();
+  int error = write_opened(aside, O_CREAT | O_EXCL, place.mode, text);
+  if (!error && rename(aside.c_str(), place.target.c_str()) != 0) error = errno;
+  if (error && error != EEXIST) unlink(aside.c_str());
   if (error) refuse_to_write(flag, path, error);
 }
 
+// Permissions do not tell all: root may write where a file system takes no files.
 void check_can_write(const std::string& flag, const std::string& path) {
-  struct stat info = {};
-  const bool exists = stat(path.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) refuse_to_write(flag, path, EISDIR);
-  if (exists && access(path.c_str(), W_OK) != 0) refuse_to_write(flag, path, errno);
-  if ((exists && !S_ISREG(info.st_mode)) || path.starts_with("/dev/")) return;
-  std::error_code unresolved;
-  const std::filesystem::path target = exists ? std::filesystem::canonical(path, unresolved).string() : path;
-  const std::filesystem::path folder = target.parent_path() / ".";
-  if (access(folder.c_str(), W_OK | X_OK) != 0) refuse_to_write(flag, path, errno);
+  const Place place = place_of(flag, path);
+  if (place.is_stream) return;
+  const std::string aside = place.aside();
+  if (const int error = write_opened(aside, O_CREAT | O_EXCL, 0, "")) refuse_to_write(flag, path, error);
+  unlink(aside.c_str());
 }
 
 bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
@@ -206,6 +230,13 @@ void Progress::update(const autotune::TuneProgress& progress) {
 void Progress::acknowledge(const std::string& line) {
   if (is_terminal_) return;  // the bar shows the count
   fmt::print(stderr, "{}: {}\n", title_, line);
+}
+
+void Steps::begin(const std::string& activity) {
+  const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const int64_t done = begun_++;
+  const double left = done > 0 ? gone / static_cast<double>(done) * static_cast<double>(total_ - done) : 0;
+  progress_.update({activity, done, total_, 0, gone, left});
 }
 
 }  // namespace seqtile::cli

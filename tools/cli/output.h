@@ -4,6 +4,7 @@
 // Results go to standard output, progress and warnings to standard error. With --json the last line of standard output
 // is one object. Cells, lines and warnings are printed without control characters, which names may contain.
 #pragma once
+#include <chrono>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -31,10 +32,10 @@ void print_line(const std::string& line);  ///< prints on standard output, witho
 void print_text(std::string_view text);    ///< prints on standard output, unchanged
 /// True for "-", the path that means standard output in --output.
 inline bool is_standard_output(const std::string& path) { return path == "-"; }
-/// Makes `path` hold `text`, completely or not at all. A link is followed; a pipe or device is written into. Errors: io
-/// with `flag`, the path and the system's reason.
+/// Makes `path` hold `text`, completely or not at all. A link is followed; a pipe or device is written into. Errors:
+/// invalid_argument for a folder, and where the path leads through none; else io. Both have `flag` and the reason.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
-/// Checks `path` before long work. Errors: the errors of write_file() that are known before the text is.
+/// Called before long work. Leaves nothing at `path`. Errors: those of write_file() that are known before the text is.
 void check_can_write(const std::string& flag, const std::string& path);
 /// Returns false if some output was lost, for example on a full disk. Called after the last print.
 bool flush_output();
@@ -71,6 +72,18 @@ class Progress {
   bool is_terminal_;
   bool is_bar_shown_ = false;
   double last_line_s_ = 0;
+};
+
+/// The progress display of a known number of steps.
+class Steps {
+ public:
+  Steps(std::string title, int64_t total) : progress_(std::move(title)), total_(total) {}
+  void begin(const std::string& activity);  ///< called before each step
+
+ private:
+  Progress progress_;
+  int64_t total_, begun_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace seqtile::cli

@@ -84,6 +84,7 @@ int run_graph(const Session& session, const PlanOptions& options) {
 }
 
 int run_model(const Session& session, const PlanOptions& options) {
+  check_graph_file(options);
   models::ModelFile file = read_model_file(options.model, options.strict_model);
   warn_of_lengths(file, "--length", options.length);
   PlanOptions described = options;

@@ -40,6 +40,8 @@ struct PlanOptions {
 planner::Mesh parse_mesh(const std::string& text);
 /// Reads --model. Errors: bad input, also if the model has fewer layers than --layers.
 models::Model read_model(const PlanOptions& options);
+/// Refuses a --output for the graph before the model is read. Errors: as check_can_write(); bad input for "-".
+void check_graph_file(const PlanOptions& options);
 /// Makes the graph of --model, and writes it to --output if that is given. Errors: bad input, with the flag.
 planner::Graph graph_of_model(const PlanOptions& options);
 /// Errors: bad input if --devices differs from the number of devices in the mesh.

@@ -55,10 +55,13 @@ models::Model read_model(const PlanOptions& options) {
   return model;
 }
 
-planner::Graph graph_of_model(const PlanOptions& options) {
+void check_graph_file(const PlanOptions& options) {
   if (is_standard_output(options.out))
     bad_input("--output -: the plan goes to standard output; name a file for the graph");
   if (!options.out.empty()) check_can_write("--output", options.out);
+}
+
+planner::Graph graph_of_model(const PlanOptions& options) {
   const planner::Graph graph =
       models::model_graph(read_model(options), {.mesh = parse_mesh(options.mesh),
                                                 .batch = options.batch,

@@ -17,6 +17,7 @@
 #include "seqtile/op.h"
 #include "seqtile/seqpar.h"
 #include "tools/cli/model_requests.h"
+#include "tools/cli/output.h"
 
 namespace seqtile::cli {
 namespace {
@@ -235,7 +236,10 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
   engine_ = Engine::open(engine_options(options, threads, settings.policy), session.registry, fabric);
   channel_ =
       std::make_unique<Channel>(fabric, ChannelOptions{.capacity = settings.capacity, .deadline = settings.deadline});
+  std::optional<Steps> steps;
+  if (fabric.rank() == 0 && !settings.title.empty()) steps.emplace(settings.title, std::ssize(operations_));
   for (ServedOperation& operation : operations_) {
+    if (steps) steps->begin("preparing " + operation.label);
     if (communicates(operation)) {
       operation.number = channel_->add_operation(operation.workload.operation + " of " + operation.label);
       const auto shares = session.registry.find(operation.workload.operation).shares;
@@ -247,12 +251,13 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
   }
 }
 
-RankProof rehearse(const Session& session, const Options& given, const World& world, int threads, int64_t num_lengths) {
+RankProof rehearse(const std::string& title, const Session& session, const Options& given, const World& world,
+                   int threads, int64_t num_lengths) {
   Options options = given;
   options.threads = std::to_string(threads);
   RankProof proof;
   on_every_rank(world, threads, [&](Fabric& fabric) {
-    RankModel model(session, options, fabric, {});
+    RankModel model(session, options, fabric, {.title = title});
     const auto requests = rank_requests(session.registry, options, world, fabric.rank(), threads);
     std::mt19937_64 random(1);
     int64_t lookups = 0, misses = 0;

@@ -73,6 +73,7 @@ class RankModel {
     int64_t capacity = 1;  ///< rows of all ranks in the longest call
     MissPolicy policy = MissPolicy::strict;
     std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+    std::string title = {};  ///< the command whose progress rank 0 displays; empty: none
   };
   /// `options` are the command's. Collective. Errors: as FusedHandle.
   RankModel(const Session& session, const Options& options, Fabric& fabric, const Settings& settings);
@@ -93,8 +94,9 @@ struct RankProof {
   EngineCounters counters;  ///< summed over ranks
 };
 /// Prepares the model on all ranks, as a server of `threads` threads a rank does, and looks up `num_lengths` random
-/// lengths for each of `requests` on each rank. The engines store the binaries that they had to compile.
-RankProof rehearse(const Session& session, const Options& options, const World& world, int threads,
-                   int64_t num_lengths);
+/// lengths for each of `requests` on each rank. The engines store the binaries that they had to compile. The progress
+/// has the command's `title`.
+RankProof rehearse(const std::string& title, const Session& session, const Options& options, const World& world,
+                   int threads, int64_t num_lengths);
 
 }  // namespace seqtile::cli

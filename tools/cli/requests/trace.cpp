@@ -64,14 +64,18 @@ class RequestTaker {
   /// The problem of a row with another number of cells. Cells beyond the named columns must be empty: else a separator
   /// stands inside of a cell and shifts the cells behind it.
   std::string width_problem(const TraceRow& row) const {
+    const bool is_short = !row.cells.empty() && row.cells.size() < num_columns_;
+    if (is_short && row.cells[0].starts_with('#')) return "is a comment";
     const size_t shared = std::min(row.cells.size(), num_columns_);
     const bool has_more = std::ranges::any_of(row.cells.subspan(shared), [](auto cell) { return !cell.empty(); });
     if (row.cells.size() >= num_columns_ && !has_more) return {};
-    return fmt::format("{} columns, {} expected", row.cells.size(), num_columns_);
+    return fmt::format("{} column{}, {} expected", row.cells.size(), row.cells.size() == 1 ? "" : "s", num_columns_);
   }
 
   std::string read_cell(const TraceRow& row, size_t at, const std::string& name, int64_t least, int64_t& tokens) const {
     if (is_json_ && !row.cells[at].data()) return fmt::format("has no {}", name);
+    if (is_json_ && row.cells[at] == "an object")
+      return fmt::format("{} is an object; name the number in it as {}.NAME", name, name);
     return read_tokens(name, row.cells[at], least, tokens);
   }
 
@@ -121,6 +125,14 @@ char take_separator(std::string_view& head) {
   return separator;
 }
 
+/// The given names of columns that may stand in an object of an object.
+std::vector<std::string> dotted_names(const TraceOptions& options) {
+  std::vector<std::string> names;
+  for (const std::string& name : {options.prompt_column, options.output_column, options.time_column})
+    if (name.find('.') != std::string::npos) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 TraceSummary read_trace(const TraceOptions& options, const std::function<void(const TraceRequest&)>& on_request,
@@ -133,8 +145,8 @@ TraceSummary read_trace(const TraceOptions& options, const std::function<void(co
   const bool is_json = first != std::string_view::npos && bytes[first] == '{';
   RequestTaker taker(options, is_json, on_request);
   const auto take = [&](const TraceRow& row) { taker.take(row); };
-  const auto rows =
-      is_json ? make_json_rows(options.path, take) : make_csv_rows(options.path, take_separator(bytes), take);
+  const auto rows = is_json ? make_json_rows(options.path, dotted_names(options), take)
+                            : make_csv_rows(options.path, take_separator(bytes), take);
   for (; !bytes.empty(); bytes = file.read()) {
     rows->feed(bytes);
     if (on_progress) on_progress({taker.requests(), file.bytes_done(), file.bytes_total()});

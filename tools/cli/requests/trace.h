@@ -3,7 +3,6 @@
 //
 // A trace may have tens of millions of rows, so that none is kept: each request is handed on as it is read. A row that
 // cannot be used is left out, counted and named, never guessed.
-// cannot be used is left out, counted and named, never guessed.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,7 +19,8 @@ struct TraceRequest {
 struct TraceOptions {
   std::string path;
   std::string layout;  ///< a name of trace_columns.h; empty: found by the columns' names
-  std::string prompt_column, output_column, time_column;  ///< name, or position from 1; empty: the layout's
+  /// Name, or position from 1; empty: the layout's. "usage.prompt_tokens" is a value in an object of JSON lines.
+  std::string prompt_column, output_column, time_column;
 };
 
 struct TraceSummary {

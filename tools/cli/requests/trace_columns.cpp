@@ -31,6 +31,7 @@ constexpr Layout kLayouts[] = {
     {"tokens", "inputtokens", "outputtokens", "timestamp", 1, ""},
 };
 
+/// A name in the spelling of kLayouts.
 std::string plain(std::string_view name) {
   std::string text;
   for (const char c : name) {
@@ -48,6 +49,7 @@ class ColumnFinder {
   }
 
   TraceColumns find() {
+    if (!is_json_ && std::ranges::count_if(names_, [](auto name) { return !name.empty(); }) < 2) fail_lone();
     const Layout* layout = find_layout();
     TraceColumns columns{.layout = layout ? layout->name : "columns as named"};
     columns.has_header = !is_by_position_;
@@ -99,9 +101,42 @@ class ColumnFinder {
       fail(
           "has numbers where names of columns are expected; name the columns by their positions, for example "
           "--prompt-column 2 --output-column 3");
+    fail_comment();
+    if (const std::string flag = lacking_flag(); !flag.empty())
+      fail(fmt::format("has no {} that a known layout has; name it by {}",
+                       flag == "--prompt-column" ? "column of prompt tokens" : "column of output tokens", flag));
     fail(
-        "has no columns ContextTokens and GeneratedTokens, nor those of another known layout; name its columns of "
-        "tokens by --prompt-column and --output-column");
+        fmt::format("has no columns ContextTokens and GeneratedTokens, nor those of another known layout; name its "
+                    "columns of tokens by --prompt-column and --output-column{}",
+                    is_json_ ? ", those in an object with a dot: usage.prompt_tokens" : ""));
+  }
+
+  /// Fails if the first row is a comment.
+  void fail_comment() const {
+    for (const char* sign : {"#", "//"})
+      if (!is_json_ && names_[0].starts_with(sign))
+        fail(
+            fmt::format("is a comment, where the names of the columns are expected; take the comments away: grep -v "
+                        "'^{}' '{}' > trace.csv",
+                        sign, options_.path));
+  }
+
+  [[noreturn]] void fail_lone() const {
+    fail_comment();
+    fail(
+        "has one column; a trace has two or more, prompt tokens and output tokens, with , ; | a tab or a space between "
+        "them");
+  }
+
+  /// The flag of the only column that is lacking: a layout or the other flag names the other one.
+  std::string lacking_flag() const {
+    const auto has = [&](const std::string& given, auto of_layout) {
+      const auto is_there = [&](const Layout& layout) { return position_of(layout.*of_layout).has_value(); };
+      return !given.empty() || std::ranges::any_of(kLayouts, is_there);
+    };
+    const bool has_prompt = has(options_.prompt_column, &Layout::prompt);
+    const bool has_output = has(options_.output_column, &Layout::output);
+    return has_prompt == has_output ? "" : has_prompt ? "--output-column" : "--prompt-column";
   }
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -138,6 +173,7 @@ class ColumnFinder {
       if (number >= 1 && number <= names_.size()) return number - 1;
       fail(fmt::format("has {} columns; {} {} is a position from 1 to {}", names_.size(), flag, given, names_.size()));
     }
+    fail_comment();
     fail(fmt::format("has no column '{}', which {} names", given, flag));
   }
 

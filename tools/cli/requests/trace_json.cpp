@@ -27,16 +27,21 @@ std::string_view without_padding(std::string_view number) {
   return number.substr(0, last + (number[last] == '.' ? 2 : 1));
 }
 
-/// One object's own values as text, by name; what is inside of them is passed over. Strings are kept from row to row.
+/// One object's own values as text, by name, and the inner values that `dotted` names; other inner values are passed
+/// over. Strings are kept from row to row.
 class ObjectValues {
  public:
+  explicit ObjectValues(std::vector<std::string> dotted) : dotted_(std::move(dotted)) {}
+
   struct Value {
     std::string name, text;
   };
 
   void clear() {
     count_ = 0;
-    depth_ = 0;
+    begins_.clear();
+    path_.clear();
+    is_taken_ = false;
     problem_.clear();
   }
   std::span<const Value> values() const { return {values_.data(), count_}; }
@@ -50,16 +55,21 @@ class ObjectValues {
   bool number_float(json::number_float_t, const json::string_t& text) { return set(without_padding(text)); }
   bool string(const json::string_t& text) { return set(text); }
   bool binary(const json::binary_t&) { return true; }
-  bool start_object(size_t) { return (depth_ == 0 || set("an object")) && ++depth_; }
-  bool start_array(size_t) { return set("an array") && ++depth_; }
-  bool end_object() { return --depth_, true; }
-  bool end_array() { return --depth_, true; }
+  bool start_object(size_t) { return (begins_.empty() || set("an object")) && open("."); }
+  bool start_array(size_t) { return set("an array") && open("[]."); }
+  bool end_object() { return begins_.pop_back(), true; }
+  bool end_array() { return begins_.pop_back(), true; }
   bool key(const json::string_t& name) {
-    if (depth_ != 1) return true;
+    is_taken_ = begins_.size() == 1;
+    if (!is_taken_ && dotted_.empty()) return true;
+    path_.resize(begins_.back());
+    path_ += name;
+    is_taken_ = is_taken_ || std::ranges::find(dotted_, path_) != dotted_.end();
+    if (!is_taken_) return true;
     for (const Value& value : values())
-      if (value.name == name) return fail(fmt::format("has {} twice", name));
+      if (value.name == path_) return fail(fmt::format("has {} twice", path_));
     if (count_ == values_.size()) values_.emplace_back();
-    values_[count_].name = name;
+    values_[count_].name = path_;
     values_[count_++].text.clear();
     return true;
   }
@@ -69,8 +79,15 @@ class ObjectValues {
 
  private:
   bool set(std::string_view text) {
-    if (depth_ == 0) return fail("is not a JSON object");
-    if (depth_ == 1) values_[count_ - 1].text = text;
+    if (begins_.empty()) return fail("is not a JSON object");
+    if (is_taken_) values_[count_ - 1].text = text;
+    return true;
+  }
+  /// Names of what opens now go on behind the name of the value that is open.
+  bool open(std::string_view sign) {
+    if (!begins_.empty()) path_ += sign;
+    begins_.push_back(path_.size());
+    is_taken_ = false;
     return true;
   }
   bool fail(std::string problem) {
@@ -78,14 +95,19 @@ class ObjectValues {
     return false;
   }
 
+  std::vector<std::string> dotted_;
   std::vector<Value> values_;
-  size_t count_ = 0, depth_ = 0;
+  size_t count_ = 0;
+  std::string path_;            ///< the last name, with the names of the values around it
+  std::vector<size_t> begins_;  ///< by open value: where its names begin in path_
+  bool is_taken_ = false;       ///< the value of the last name is a column
   std::string problem_;
 };
 
 class JsonRows : public TraceRows {
  public:
-  JsonRows(std::string path, OnRow on_row) : path_(std::move(path)), on_row_(std::move(on_row)) {}
+  JsonRows(std::string path, std::vector<std::string> dotted, OnRow on_row)
+      : path_(std::move(path)), on_row_(std::move(on_row)), object_(std::move(dotted)) {}
 
   void feed(std::string_view bytes) override {
     for (size_t end; (end = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(end + 1)) {
@@ -186,8 +208,9 @@ class JsonRows : public TraceRows {
 
 }  // namespace
 
-std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row) {
-  return std::make_unique<JsonRows>(path, std::move(on_row));
+std::unique_ptr<TraceRows> make_json_rows(const std::string& path, std::vector<std::string> dotted,
+                                          TraceRows::OnRow on_row) {
+  return std::make_unique<JsonRows>(path, std::move(dotted), std::move(on_row));
 }
 
 }  // namespace seqtile::cli

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace seqtile::cli {
 
@@ -32,8 +33,10 @@ class TraceRows {
 /// The first row has the names, if the file has names. `path` is for messages.
 std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator, TraceRows::OnRow on_row);
 /// Before the row of the first object the names of the first hundred objects come as a row. Cells of values that are
-/// missing have no data.
-std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row);
+/// missing have no data. Columns are an object's own values, and those of the objects in it that `dotted` names, such
+/// as "usage.prompt_tokens".
+std::unique_ptr<TraceRows> make_json_rows(const std::string& path, std::vector<std::string> dotted,
+                                          TraceRows::OnRow on_row);
 
 /// The separator of the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes, or where it
 /// has none of them the space. Any number of spaces stands between two cells.

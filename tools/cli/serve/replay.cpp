@@ -111,6 +111,17 @@ void plan_trace(const ReplayOptions& options, const PlanLimits& limits, Served& 
     warn(fmt::format("{} left out", format_counted(more, "further row")));
 }
 
+std::vector<ServedOperation> prepare_all(Engine& engine, const std::vector<autotune::TuneRequest>& requests) {
+  Steps steps("replay", std::ssize(requests));
+  std::vector<ServedOperation> operations;
+  for (const autotune::TuneRequest& request : requests) {
+    steps.begin("preparing " + request.label);
+    operations.push_back(served_operation(request));
+    operations.back().handle = engine.prepare(request.workload);
+  }
+  return operations;
+}
+
 void serve_alone(const Session& session, const ReplayOptions& options, double seconds,
                  const std::vector<autotune::TuneRequest>& requests, cache::TuningStore& store, Served& served) {
   const int threads = one_thread_count(options);
@@ -124,11 +135,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
                                .artifacts = artifacts_path(options),
                                .policy = policy};
   const auto engine = Engine::open(engine_options, session.registry);
-  std::vector<ServedOperation> operations;
-  for (const autotune::TuneRequest& request : requests) {
-    operations.push_back(served_operation(request));
-    operations.back().handle = engine->prepare(request.workload);
-  }
+  const std::vector<ServedOperation> operations = prepare_all(*engine, requests);
   const std::vector<CountedCall>& calls = served.stream.calls;
   served.lookups = look_up_all(operations, calls);
   served.is_served = served.lookups.misses == 0 || policy != MissPolicy::strict;
@@ -142,7 +149,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
 void serve_on_ranks(const Session& session, const ReplayOptions& options, const World& world, double seconds,
                     Device& device, cache::TuningStore& store, Served& served) {
   const std::vector<CountedCall>& calls = served.stream.calls;
-  RankModel::Settings settings{.policy = parse_miss_policy(options.policy)};
+  RankModel::Settings settings{.policy = parse_miss_policy(options.policy), .title = "replay"};
   for (const auto& [call, count] : calls) settings.capacity = std::max(settings.capacity, call.tokens);
   if (!options.deadline.empty())
     settings.deadline = std::chrono::nanoseconds(

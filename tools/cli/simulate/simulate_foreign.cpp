@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "jit/sim/exec/machine.h"
@@ -160,6 +161,18 @@ Json json_of(const ForeignOptions& options, const std::string& device, const For
           {"counters", std::move(counters)}};
 }
 
+/// CLI::NonNegativeNumber accepts NaN, and prints its range with 300 digits.
+CLI::Validator at_least_zero() {
+  const auto complaint = [](const std::string& text) {
+    double number = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    const bool is_good = error == std::errc() && rest == end && number >= 0 && std::isfinite(number);
+    return is_good ? std::string() : text + ": a finite number from 0 on is wanted, for example 1e-3";
+  };
+  return {complaint, ""};
+}
+
 }  // namespace
 
 std::string foreign_flag(const ForeignOptions& options) {
@@ -230,7 +243,7 @@ void add_foreign(CLI::App& command, ForeignOptions& options) {
       .add_option("--tolerance", options.tolerance,
                   "For --expect: largest |difference| / max(1, |expected|) (default: by the type)")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command
       .add_option("--max-instructions", options.max_instructions,
                   "Limit of warp instructions for one block, cluster or cooperative grid")

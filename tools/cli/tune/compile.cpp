@@ -71,7 +71,7 @@ bool is_for_stdout(const CompileOptions& options) {
   return options.output.empty() || is_standard_output(options.output);
 }
 
-/// Refuses a stage that the target does not have, and a cubin on a terminal.
+/// Refuses a stage that the target does not have, a cubin on a terminal, and a file that cannot be written.
 void check_emit(const CompileOptions& options, const Target& target) {
   const bool is_of_gpus = options.emit == "ptx" || options.emit == "cubin", is_of_cpus = options.emit == "asm";
   if (target.is_gpu() ? is_of_cpus : is_of_gpus)
@@ -81,6 +81,7 @@ void check_emit(const CompileOptions& options, const Target& target) {
   if (options.emit == "cubin" && is_for_stdout(options) && is_shown)
     bad_input("--emit cubin: a cubin is not text; name a file for it with --output, or - for a pipe without --json");
   if (options.emit.empty() && !options.output.empty()) bad_input("--output: give the stage of the file with --emit");
+  if (!is_for_stdout(options)) check_can_write("--output", options.output);
 }
 
 /// The target with its assembler, if the answer has the cubin or the resources that ptxas prints.

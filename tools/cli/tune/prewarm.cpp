@@ -16,7 +16,7 @@ namespace {
 void store_binaries_of_ranks(const Session& session, const Options& options, const World& world) {
   int64_t compiles = 0;
   for (const int threads : thread_counts(options))
-    compiles += rehearse(session, options, world, threads, 0).counters.compiles_at_load;
+    compiles += rehearse("prewarm", session, options, world, threads, 0).counters.compiles_at_load;
   if (compiles > 0)
     print_line(fmt::format("{} more {} for ranks that take over rank 0's choices", format_count(compiles),
                            compiles == 1 ? "binary" : "binaries"));

@@ -29,7 +29,7 @@ constexpr int64_t kRandomLengths = 10000;
 bool prove_ranks(const Session& session, const Options& options, const World& world, Json& json) {
   RankProof sum;
   for (const int threads : thread_counts(options)) {
-    const RankProof proof = rehearse(session, options, world, threads, kRandomLengths);
+    const RankProof proof = rehearse("prove", session, options, world, threads, kRandomLengths);
     sum.lookups += proof.lookups, sum.misses += proof.misses;
     sum.counters.tunings += proof.counters.tunings;
     sum.counters.compiles += proof.counters.compiles + proof.counters.compiles_at_load;

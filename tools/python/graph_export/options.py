@@ -78,21 +78,12 @@ def tensor_of(torch, name, text, shape):
 def check_can_write(path):
     """Before a model is loaded, which may take long."""
     folder = os.path.dirname(path) or "."
-    why = (
-        "is a folder"
-        if os.path.isdir(path)
-        else (
-            ""
-            if os.path.exists(path) and os.access(path, os.W_OK)
-            else (
-                f"there is no folder {folder}"
-                if not os.path.isdir(folder)
-                else "no permission" if os.path.exists(path) or not os.access(folder, os.W_OK | os.X_OK) else ""
-            )
-        )
-    )
-    if why:
-        refuse_output(path, why)
+    if os.path.isdir(path):
+        stop(f"--output {path}: is a folder; give the path of a file")
+    if not os.path.isdir(folder):
+        stop(f"--output {path}: there is no folder {folder}; make it, or give another path")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        refuse_output(path, "no permission")
 
 
 def refuse_output(path, why):
