@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
@@ -92,10 +90,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   Answer load_any(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
   /// Loads the row of `hash`, and its key.
   Answer load_stored(const std::string& hash, ArtifactKey& key, KernelBinary& binary);
-  /// `is_use`: the row is loaded to be run, so that it counts as used.
-  Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary, bool is_use);
-  /// Verifies every row.
-  void verify_rows(ArtifactCheck& report);
+  Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
   std::string mac(const ArtifactKey& key, const KernelBinary& binary) const;
   void insert(Connection& connection, const ArtifactKey& key, const KernelBinary& binary);
   void evict(Connection& connection, const std::string& kept_hash);
@@ -108,8 +103,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   mutable DatabaseFile file_;
   const std::string key_file_;
   const int64_t max_file_bytes_;
-  std::atomic<bool> was_told_{false};  ///< of bad rows, by a line of log
-  mutable std::mutex mutex_;           ///< guards the two members below
+  mutable std::mutex mutex_;  ///< guards the two members below
   ArtifactCounters counters_;
   std::set<std::string> used_;  ///< loaded rows that were last touched more than a day ago; the next store touches them
 };
@@ -144,7 +138,7 @@ std::string SqliteArtifactDb::mac(const ArtifactKey& key, const KernelBinary& bi
 }
 
 SqliteArtifactDb::Answer SqliteArtifactDb::load_row(Connection& connection, const ArtifactKey& key,
-                                                    KernelBinary& binary, bool is_use) {
+                                                    KernelBinary& binary) {
   Statement statement = connection.prepare(kSelectArtifact);
   statement.bind(key.hash);
   if (!statement.step()) return Answer::absent;
@@ -165,7 +159,7 @@ SqliteArtifactDb::Answer SqliteArtifactDb::load_row(Connection& connection, cons
   // The private copy is verified and returned, so that no other process can change it in between.
   binary.code.assign(code.begin(), code.end());
   if (sodium_memcmp(mac(key, binary).data(), stored_mac.data(), kMacBytes) != 0) return Answer::rejected;
-  if (is_use && unix_time_us() - used_us > kTouchIntervalUs) {
+  if (unix_time_us() - used_us > kTouchIntervalUs) {
     const std::lock_guard lock(mutex_);
     used_.insert(key.hash);
   }
@@ -182,8 +176,8 @@ ArtifactKey SqliteArtifactDb::own_key(const ArtifactKey& key) const {
 
 SqliteArtifactDb::Answer SqliteArtifactDb::load_any(Connection& connection, const ArtifactKey& key,
                                                     KernelBinary& binary) {
-  const Answer own = load_row(connection, own_key(key), binary, true);
-  return own == Answer::absent ? load_row(connection, key, binary, true) : own;
+  const Answer own = load_row(connection, own_key(key), binary);
+  return own == Answer::absent ? load_row(connection, key, binary) : own;
 }
 
 std::vector<std::optional<KernelBinary>> SqliteArtifactDb::load_all(const std::vector<ArtifactKey>& keys) {
@@ -200,7 +194,7 @@ std::vector<std::optional<KernelBinary>> SqliteArtifactDb::load_all(const std::v
       }
     });
   }
-  if (rejected > 0 && !was_told_.exchange(true))
+  if (rejected > 0)
     file_.report(
         "binaries that are damaged, or were not written under this user's key, are ignored and compiled anew; "
         "`seqtile cache check` lists them");
@@ -294,7 +288,7 @@ SqliteArtifactDb::Answer SqliteArtifactDb::load_stored(const std::string& hash, 
   file_.read([&](Connection& connection) {
     Statement statement = connection.prepare(kSelectManifest);
     statement.bind(hash);
-    if (statement.step() && statement.read(0, key.manifest)) answer = load_row(connection, key, binary, false);
+    if (statement.step() && statement.read(0, key.manifest)) answer = load_row(connection, key, binary);
   });
   return answer;
 }
@@ -325,11 +319,6 @@ ArtifactCheck SqliteArtifactDb::check() {
   report.is_locked = !is_readable && file_.counters().busy > 0;
   if (!is_readable || !mac_key_) report.problems.push_back(status());
   if (!mac_key_) return report;
-  verify_rows(report);
-  return report;
-}
-
-void SqliteArtifactDb::verify_rows(ArtifactCheck& report) {
   for (const std::string& hash : hashes()) {
     ++report.rows;
     ArtifactKey key;
@@ -341,6 +330,8 @@ void SqliteArtifactDb::verify_rows(ArtifactCheck& report) {
       report.problems.push_back(fmt::format("binary {} {}: not written under this user's key, or damaged",
                                             hash.substr(0, 16), one_line(binary.symbol)));
   }
+  take_used();  // a check is no use of the rows
+  return report;
 }
 
 /// Stores the readable rows of `path`. Rows that an earlier run took over are stored again, which changes nothing.

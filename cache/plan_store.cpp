@@ -68,12 +68,11 @@ class SqlitePlanStore final : public PlanStore {
  private:
   void count(const Tally& tally) {
     bad_rows_ += tally.bad();
-    if (tally.bad() > 0 && !was_told_.exchange(true)) report_bad_rows(file_, tally);
+    if (tally.bad() > 0) file_.report(kBadRows);
   }
 
   DatabaseFile file_;
   std::atomic<int64_t> bad_rows_{0};
-  std::atomic<bool> was_told_{false};
 };
 
 }  // namespace

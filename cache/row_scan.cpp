@@ -119,15 +119,4 @@ void scan_file(Connection& connection, Tally& tally) {
   scan_plans(connection, tally);
 }
 
-void report_bad_rows(DatabaseFile& file, const Tally& seen) {
-  Tally all;
-  file.read([&](Connection& connection) { scan_file(connection, all); });
-  if (all.bad() < seen.bad()) all = seen;
-  const char* reason = all.foreign == 0   ? "damaged or edited by hand"
-                       : all.damaged == 0 ? "of an unknown origin"
-                                          : "damaged, edited by hand or of an unknown origin";
-  file.report(fmt::format("{} of {} rows {} ignored, as {}; `seqtile cache check` lists them", all.bad(), all.rows,
-                          all.bad() == 1 ? "is" : "are", reason));
-}
-
 }  // namespace seqtile::cache

@@ -1,8 +1,7 @@
 // cache/row_scan.h -- reads all rows of tuning.db and counts those that cannot be used.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Private to cache/. A store tells of its first bad row with the counts of the whole file, so that each file has one
-// line, whichever rows a command happens to read.
+// Private to cache/.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -35,8 +34,9 @@ std::vector<KeyedRecord> scan_records(Connection& connection, const Parts& envs,
 /// Counts every row of the file, plans included.
 void scan_file(Connection& connection, Tally& tally);
 
-/// Reports the number of bad rows in the whole file. `seen` is what the caller has met, in case that the file cannot be
-/// read once more.
-void report_bad_rows(DatabaseFile& file, const Tally& seen);
+/// What a store reports of a bad row that it meets. It has no number, so that a file has one such line, whichever rows
+/// a command reads.
+inline constexpr const char* kBadRows =
+    "rows that are damaged, edited by hand or of an unknown origin are ignored; `seqtile cache check` lists them";
 
 }  // namespace seqtile::cache

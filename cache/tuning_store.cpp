@@ -66,18 +66,16 @@ class SqliteTuningStore final : public TuningStore {
   void insert(Connection& connection, const KeyIds& ids, const Record& record);
   void put_trials(Connection& connection, const KeyIds& ids, const std::vector<TrialRow>& trials);
   bool refuse(const std::string& reason);
-  /// Adds to the counters. The first bad row is reported, with the number of all in the file.
   void count(const Tally& tally);
 
   mutable DatabaseFile file_;
   std::atomic<int64_t> bad_rows_{0}, foreign_rows_{0};
-  std::atomic<bool> was_told_{false};  ///< of bad rows, by a line of log or by the answer of check()
 };
 
 void SqliteTuningStore::count(const Tally& tally) {
   bad_rows_ += tally.damaged;
   foreign_rows_ += tally.foreign;
-  if (tally.bad() > 0 && !was_told_.exchange(true)) report_bad_rows(file_, tally);
+  if (tally.bad() > 0) file_.report(kBadRows);
 }
 
 bool SqliteTuningStore::refuse(const std::string& reason) {
@@ -334,8 +332,8 @@ CheckReport SqliteTuningStore::check() {
   report.problems.insert(report.problems.end(), tally.problems.begin(), tally.problems.end());
   report.rows = tally.rows;
   report.bad_rows = tally.bad();
-  was_told_ = true;
-  count(tally);
+  bad_rows_ += tally.damaged;
+  foreign_rows_ += tally.foreign;
   return report;
 }
 

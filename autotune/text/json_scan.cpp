@@ -8,6 +8,8 @@
 #include <iterator>
 #include <vector>
 
+#include "cache/database/text.h"
+
 namespace seqtile::autotune {
 namespace {
 
@@ -92,8 +94,8 @@ class Scanner {
                             c));
     if (c == '}' || c == ']') fail(at_, fmt::format("'{}' closes nothing; take it away", c));
     const std::string_view line = text_.substr(at_, std::min(text_.find_first_of("\r\n", at_), text_.size()) - at_);
-    fail(at_, fmt::format("there is more text behind the end of the value: '{}{}'; take it away",
-                          line.substr(0, kShown), line.size() > kShown ? "..." : ""));
+    fail(at_, fmt::format("there is more text behind the end of the value: '{}'; take it away",
+                          cache::one_line(line, kShown)));
   }
 
   void separator() {

@@ -77,7 +77,7 @@ bool is_safetensors(std::string_view bytes) {
   return bytes.size() > 9 && bytes[8] == '{' && bytes[6] == 0 && bytes[7] == 0;
 }
 
-/// Whether the first bytes begin as no JSON does, and have more control characters than a damaged text has.
+/// Whether the first bytes are no object or array, and have more control characters than a damaged text has.
 bool is_binary(std::string_view bytes) {
   const std::string_view head = bytes.substr(0, 512);
   if (head.starts_with('{') || head.starts_with('[')) return false;
@@ -100,7 +100,7 @@ std::string foreign_kind(std::string_view bytes) {
   if (const std::string encoding = wide_encoding(bytes); !encoding.empty()) return utf_kind(encoding);
   if (!bytes.empty() && bytes.substr(0, 512).find_first_not_of('\0') == std::string_view::npos)
     return "zero bytes, as a copy that was interrupted leaves them; get the file again";
-  if (is_binary(bytes)) return "no text but binary data, from line 1, column 1 on; give a file of text";
+  if (is_binary(bytes)) return "no text but binary data; give a file of text";
   std::string_view text = without_mark(bytes);
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   if (text.empty()) return "empty; get the file again";

@@ -71,6 +71,7 @@ class WorkloadReader {
   explicit WorkloadReader(const autotune::Workload& given);
 
   DType dtype() const { return given_.dtype; }
+  /// Where the field is missing, the result is `lo` and the next refusal is of this field.
   int64_t required(std::string_view name, int64_t lo, int64_t hi);
   int64_t integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi);
   bool flag(std::string_view name) { return integer(name, 0, 0, 1) != 0; }
@@ -82,17 +83,21 @@ class WorkloadReader {
     return choice(name, std::span(choices.begin(), choices.size()), 0);
   }
   std::string choice(std::string_view name, std::span<const std::string_view> choices, size_t fallback);
+  /// Whether a required field was missing so far, so that finish() refuses.
+  bool lacks_field() const { return !missing_.empty(); }
   /// Refuses the field where it is given.
   void absent(std::string_view name, const std::string& reason) const;
   [[noreturn]] void refuse(std::string_view name, const std::string& reason) const;
 
-  /// The complete workload. Errors: a field that no call above asked for.
+  /// The complete workload. Errors: a field that no call above asked for, or a missing one.
   autotune::Workload finish() const;
 
  private:
   const autotune::Workload& given_;
   autotune::Workload result_;
   std::vector<std::string> left_out_;  ///< fields that were asked for all the same
+  std::string missing_;                ///< the first required field that is not given
+  std::string missing_reason_;
 };
 
 // The parameters of a configuration are declared once, as members of Op::Tile, and named in one place:

@@ -8,6 +8,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -48,7 +49,8 @@ int chosen_level() {
   int level = 0;
   const char* end = text->data() + text->size();
   const auto [rest, error] = std::from_chars(text->data(), end, level);
-  if (error == std::errc() && rest == end && level >= 0) return level;
+  if (rest == end && error == std::errc::result_out_of_range && text->front() != '-') return INT_MAX;
+  if (rest == end && error == std::errc() && level >= 0) return level;
   write_line(whole_line("SEQTILE_LOG=" + *text +
                         ": is no level; give 0 (warnings), 1 (also devices and stores) or 2 "
                         "(also refused candidates); 0 is used"));

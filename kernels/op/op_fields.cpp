@@ -57,7 +57,9 @@ void FieldReader::number(std::string_view name, double& value, double lo, double
 void FieldReader::late_number(std::string_view name, double& value, double fallback, double lo, double hi) {
   value = reader_.late_number(name, fallback, lo, hi);
 }
-void FieldReader::refuse(std::string_view name, const std::string& reason) { reader_.refuse(name, reason); }
+void FieldReader::refuse(std::string_view name, const std::string& reason) {
+  if (!reader_.lacks_field()) reader_.refuse(name, reason);
+}
 void FieldReader::absent(std::string_view name, const std::string& reason) { reader_.absent(name, reason); }
 void FieldReader::choose(std::string_view name, std::string& value, std::span<const std::string_view> names) {
   value = reader_.choice(name, names, static_cast<size_t>(std::ranges::find(names, value) - names.begin()));

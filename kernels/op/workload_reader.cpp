@@ -28,6 +28,9 @@ WorkloadReader::WorkloadReader(const autotune::Workload& given) : given_(given),
 }
 
 void WorkloadReader::refuse(std::string_view name, const std::string& reason) const {
+  if (!missing_.empty())
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: field {} is missing, {}", given_.operation, missing_, missing_reason_));
   const auto it = given_.fields.values().find(name);
   const std::string value = it == given_.fields.values().end() ? "missing" : text_of(it->second);
   throw Error(ErrorCode::invalid_argument,
@@ -39,9 +42,11 @@ void WorkloadReader::absent(std::string_view name, const std::string& reason) co
 }
 
 int64_t WorkloadReader::required(std::string_view name, int64_t lo, int64_t hi) {
-  if (!given_.fields.contains(name))
-    refuse(name, fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo));
-  return integer(name, 0, lo, hi);
+  if (!given_.fields.contains(name) && missing_.empty()) {
+    missing_ = name;
+    missing_reason_ = fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo);
+  }
+  return integer(name, lo, lo, hi);
 }
 
 int64_t WorkloadReader::integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi) {
@@ -97,8 +102,13 @@ autotune::Workload WorkloadReader::finish() const {
     std::string known;
     for (const auto& [field, unused] : result_.fields.values()) known += (known.empty() ? "" : ", ") + field;
     for (const std::string& field : left_out_) known += ", " + field;
-    refuse(name, "but the operation has no such field; it has " + known);
+    // A mistyped name is also why a required field is missing.
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: field {} is {}, but the operation has no such field; it has {}{}", given_.operation, name,
+                    text_of(value), known, missing_.empty() ? "" : fmt::format("; {} is missing", missing_)));
   }
+  if (!missing_.empty()) refuse(missing_, missing_reason_);
   return result_;
 }
 

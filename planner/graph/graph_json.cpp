@@ -247,8 +247,8 @@ void check_name(const Reader& json) {
 void check_output(const Reader& nodes, const Node& last) {
   if (last.op != "output")
     nodes.refuse(
-        fmt::format("the last node, {}, is no output but a {}: the file was cut short, or the program that "
-                    "wrote it left the output out; export the model again, or add {{\"name\": \"output\", "
+        fmt::format("the last node, {}, is no output but a {}: the program that wrote the file left the "
+                    "output out; export the model again, or add {{\"name\": \"output\", "
                     "\"op\": \"output\", \"inputs\": [...], \"out\": null}} with the names of the results",
                     last.name, last.op));
   if (last.inputs.empty())

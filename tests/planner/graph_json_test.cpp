@@ -138,7 +138,7 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
     g["nodes"][1]["inputs"] = json::array();
     g["nodes"][1]["merge"] = false;
   });
-  refused("g.json.nodes: the last node, y, is no output but a call_function: the file was cut short",
+  refused("g.json.nodes: the last node, y, is no output but a call_function: the program that wrote",
           [](json& g) { g["nodes"].erase(2); });
   refused("g.json.nodes: output out has no node among its inputs",
           [](json& g) { g["nodes"][2]["inputs"] = {"size_1"}; });

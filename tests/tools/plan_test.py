@@ -321,7 +321,7 @@ class Calibrate(Plan):
         self.write("file", "")
         os.symlink("nothing", self.path("dangling"))
         for path, reason in (("none/c.json", "there is no folder none; make it"), (".", "is a folder; give the path of"),
-                             ("file/c.json", "there is no folder file; make it"),
+                             ("file/c.json", "a part of file is not a folder"),
                              ("dangling", "is a symbolic link to nothing; remove it")):
             for command in ["calibrate", *self.STORES], ["model", *FLAGS]:
                 done = self.plan(*command, "-o", path)

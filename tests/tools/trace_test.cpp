@@ -280,8 +280,8 @@ TEST_CASE("trace: a first row that names no two columns is refused by its cause"
   for (const auto& [bytes, said] : std::vector<std::pair<std::string, std::string>>{
            {"prompt_tokens\n5\n", "line 1 (prompt_tokens) has one column; a trace has two or more"},
            {"5\n6\n", "line 1 (5) has one column"},
-           {"# of May\n" + kAzure + "a,1,2\n", "is a comment, where the names of the columns are expected; take"},
-           {"// May\n" + kAzure + "a,1,2\n", "take the comments away: grep -v '^//' '"},
+           {"# of May\n" + kAzure + "a,1,2\n", "begins with #; if it is a comment, take the line away"},
+           {"// May\n" + kAzure + "a,1,2\n", "begins with //; if it is a comment"},
            {"#x\n" + kAzure + "a,1,2\n", "is a comment"},
            {"# x\n{\"input_length\": 1, \"output_length\": 2}\n", "is a comment"},
            {"prompt_tokens,out\n5,2\n",

@@ -185,7 +185,8 @@ std::string as_range(const std::string& text) {
   const auto is_word = [](unsigned char c) { return std::isalpha(c) || c == '_'; };
   const std::string around = text.substr(0, first) + (between == " to " ? "" : between) + text.substr(end_of(last));
   const bool has_more = text.find_first_of(kDecimalDigits, end_of(last)) != std::string::npos;
-  if (between == "." || has_more || std::ranges::any_of(around, is_word)) return {};
+  const bool is_one_number = between == "." || (between == "," && end_of(last) - last == 3);
+  if (is_one_number || has_more || std::ranges::any_of(around, is_word)) return {};
   return fmt::format("{}..{}", text.substr(first, behind - first), text.substr(last, end_of(last) - last));
 }
 
@@ -327,46 +328,6 @@ std::string why_unreadable(const std::string& path) {
   return file.is_open() && ::read(file.get(), &byte, 1) >= 0 ? "" : std::strerror(errno);
 }
 
-constexpr std::string_view kAdvice = ", as in --set ";  ///< ends the refusal of a missing field
-
-/// The fields of the advice that ends a refusal; none if it has no advice.
-autotune::Fields advised_fields(const std::string& refusal) {
-  const size_t at = refusal.find(kAdvice);
-  if (at == std::string::npos) return {};
-  return parse_fields("--set", {refusal.substr(at + kAdvice.size())});
-}
-
-/// The refusal of `workload` once it has what the refusals of missing fields advise; empty if it is then accepted.
-std::string refusal_with_advice(const autotune::OpDef& op, autotune::Workload workload) {
-  constexpr int kMostFields = 16;
-  std::string refusal;
-  for (int round = 0; round < kMostFields; ++round) {
-    try {
-      op.normalize(workload);
-      return {};
-    } catch (const Error& error) {
-      refusal = error.what();
-    }
-    const autotune::Fields advised = advised_fields(refusal);
-    if (advised.values().empty()) break;
-    for (const auto& [name, value] : advised.values()) workload.fields.set(name, value);
-  }
-  return refusal;
-}
-
-/// Refuses a field that the operation does not have, where `refusal` is of a missing one: a mistyped name causes both.
-void refuse_unknown_field(const autotune::OpDef& op, const autotune::Workload& workload, const std::string& refusal) {
-  const autotune::Fields missing = advised_fields(refusal);
-  if (missing.values().empty()) return;
-  for (const auto& [name, value] : workload.fields.values()) {
-    autotune::Workload lone = workload;
-    lone.fields = {{name, value}};
-    const std::string said = refusal_with_advice(op, lone);
-    if (said.find("no such field") != std::string::npos)
-      bad_input(fmt::format("{}; {} is missing", said, missing.values().begin()->first));
-  }
-}
-
 }  // namespace
 
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice) {
@@ -386,12 +347,7 @@ autotune::Workload workload_of(const autotune::Registry& registry, const Options
   workload.dtype = options.dtype.empty() ? DType::f32 : parse_dtype_flag(options.dtype);
   workload.threads = threads;
   workload.fields = parse_fields("--set", options.set);
-  try {
-    return op.normalize(workload);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::invalid_argument) refuse_unknown_field(op, workload, error.what());
-    throw;
-  }
+  return op.normalize(workload);
 }
 
 std::unique_ptr<Device> open_device_of(const Options& options, int threads) {

@@ -49,7 +49,9 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
   const std::string folder = cache::parent_folder(path);
   std::error_code unknown;
   if (error == EISDIR) bad_input(fmt::format("{} {}: is a folder; give the path of a file", flag, path));
-  if ((error == ENOENT || error == ENOTDIR) && !std::filesystem::is_directory(folder, unknown))
+  if (error == ENOTDIR)
+    bad_input(fmt::format("{} {}: a part of {} is not a folder; give another path", flag, path, folder));
+  if (error == ENOENT && !std::filesystem::is_directory(folder, unknown))
     bad_input(fmt::format("{} {}: there is no folder {}; make it, or give another path", flag, path, folder));
   const bool is_no_path = error == ENAMETOOLONG || error == ELOOP;
   throw Error(is_no_path ? ErrorCode::invalid_argument : ErrorCode::io,
@@ -68,13 +70,18 @@ struct Place {
   std::string aside() const { return fmt::format("{}.{}", target, getpid()); }
 };
 
+/// Whether `path` names what another program has opened, such as /dev/stdout: a file there is written into.
+bool is_descriptor(const std::string& path) {
+  return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
+}
+
 Place place_of(const std::string& flag, const std::string& path) {
   struct stat info = {};
   const bool exists = stat(path.c_str(), &info) == 0;
   if (!exists && errno != ENOENT) refuse_to_write(flag, path, errno);
   if (exists && S_ISDIR(info.st_mode)) refuse_to_write(flag, path, EISDIR);
   if (exists && access(path.c_str(), W_OK) != 0) refuse_to_write(flag, path, errno);
-  if (exists && (!S_ISREG(info.st_mode) || path.starts_with("/dev/"))) return {path, 0, true};
+  if (exists && (!S_ISREG(info.st_mode) || is_descriptor(path))) return {path, 0, true};
   std::error_code unresolved;
   if (!exists && std::filesystem::is_symlink(path, unresolved))
     bad_input(fmt::format("{} {}: is a symbolic link to nothing; remove it, or give another path", flag, path));
@@ -138,7 +145,8 @@ void check_can_write(const std::string& flag, const std::string& path) {
   const Place place = place_of(flag, path);
   if (place.is_stream) return;
   const std::string aside = place.aside();
-  if (const int error = write_opened(aside, O_CREAT | O_EXCL, 0, "")) refuse_to_write(flag, path, error);
+  const Descriptor file(open(aside.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666));
+  if (!file.is_open()) refuse_to_write(flag, path, errno);
   unlink(aside.c_str());
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 /// "shared + 16", or "shared - 4" where the offset is before the space.
 std::string offset_text(std::string_view space, int64_t offset) {
-  return fmt::format("{} {} {}", space, offset < 0 ? '-' : '+', offset < 0 ? -offset : offset);
+  return fmt::format("{} {} {}", space, offset < 0 ? '-' : '+',
+                     offset < 0 ? uint64_t{0} - static_cast<uint64_t>(offset) : static_cast<uint64_t>(offset));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class ColumnFinder {
   }
 
   TraceColumns find() {
-    if (!is_json_ && std::ranges::count_if(names_, [](auto name) { return !name.empty(); }) < 2) fail_lone();
+    if (!is_json_ && names_.size() < 2) fail_lone();
     const Layout* layout = find_layout();
     TraceColumns columns{.layout = layout ? layout->name : "columns as named"};
     columns.has_header = !is_by_position_;
@@ -111,14 +111,14 @@ class ColumnFinder {
                     is_json_ ? ", those in an object with a dot: usage.prompt_tokens" : ""));
   }
 
-  /// Fails if the first row is a comment.
+  /// Fails if the first row begins like a comment.
   void fail_comment() const {
     for (const char* sign : {"#", "//"})
       if (!is_json_ && names_[0].starts_with(sign))
         fail(
-            fmt::format("is a comment, where the names of the columns are expected; take the comments away: grep -v "
-                        "'^{}' '{}' > trace.csv",
-                        sign, options_.path));
+            fmt::format("begins with {}; if it is a comment, take the line away, and if it has the names of the "
+                        "columns, take the sign away",
+                        sign));
   }
 
   [[noreturn]] void fail_lone() const {
@@ -173,7 +173,7 @@ class ColumnFinder {
       if (number >= 1 && number <= names_.size()) return number - 1;
       fail(fmt::format("has {} columns; {} {} is a position from 1 to {}", names_.size(), flag, given, names_.size()));
     }
-    fail_comment();
+    if (names_.size() < 2) fail_comment();
     fail(fmt::format("has no column '{}', which {} names", given, flag));
   }
 

@@ -82,7 +82,9 @@ def check_can_write(path):
         stop(f"--output {path}: is a folder; give the path of a file")
     if not os.path.isdir(folder):
         stop(f"--output {path}: there is no folder {folder}; make it, or give another path")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+    if os.path.islink(path) and not os.path.exists(path):
+        stop(f"--output {path}: is a symbolic link to nothing; remove it, or give another path")
+    if not (os.access(path, os.W_OK) if os.path.exists(path) else os.access(folder, os.W_OK | os.X_OK)):
         refuse_output(path, "no permission")
 
 
