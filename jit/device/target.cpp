@@ -152,11 +152,7 @@ Target detect_host() {
   const auto forced = env::cpu_target();
   Target target;
   if (forced) {
-    const auto names = cpu_target_names();
-    if (std::find(names.begin(), names.end(), *forced) == names.end())
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("SEQTILE_CPU_TARGET={}: unknown; the targets are {}", *forced, fmt::join(names, ", ")));
-    target = cpu_target(*forced);
+    target = name_errors("SEQTILE_CPU_TARGET", [&] { return cpu_target(*forced); });
     if (!is_executable(target)) {
       std::vector<std::string_view> executable;
       for (const Target& other : table())

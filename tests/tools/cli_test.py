@@ -1488,7 +1488,7 @@ class Ranks(Cli):
         flags = ["virtual:sm_80" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "shared_artifacts.db"
         self.assert_line(self.seqtile("replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest",
-                                      "--execute", "1s"), 2, "n is 64 on rank 1 and 32 on rank 0; give all ranks the same")
+                                      "--execute", "1s"), 2, "--ranks 2: ranks that share a GPU have one launch, but .*; give a number that divides")
         run = self.seqtile("timeline", "fused_linear_and_reducescatter", "--set", "n=64", "--set", "k=64", "--length", "40",
                            "--fabric", "virtual:sm_80", "--cache", "shared.db", "--artifacts", "shared_artifacts.db", "-o",
                            "shared.json")
@@ -1617,7 +1617,7 @@ class BadInput(Cli):
                                    (["simulate", "--tolerance", "-1"], "--tolerance -1: a finite number from 0 on"),
                                    (["simulate", "--tolerance", "nan"], "--tolerance nan: a finite number"),
                                    (["simulate", "--seed", "-1"], "--seed -1: not a whole number"),
-                                   (["prove", "--model", "m.json", "--json=maybe"], "--json=maybe: it takes no value; write --json"),
+                                   (["prove", "--model", "m.json", "--json=maybe"], "--json takes no value; write --json"),
                                    (["prove"], "--model is required; give --model FILE; see"),
                                    (["tune"], "operation is required: Name of the operation"),
                                    (["tune", "linear", "--", "--set"], "'--set' is one word too many"),
@@ -1626,10 +1626,33 @@ class BadInput(Cli):
                                    (["cache", "ls", "--cache", ""], "--cache: .*empty")):
             self.assert_line(self.seqtile(*arguments), 2, pattern)
 
+    def test_outputs_replace_no_other_file(self):
+        stored = self.content("tuning.db")
+        compile_it = ["compile", "linear", "--set", "n=64", "--set", "k=64", "--length", "8", "--emit", "ll", "-o"]
+        self.assert_line(self.seqtile(*compile_it, "tuning.db"), 2, "--output tuning.db: is an SQLite database, which would")
+        self.assertEqual(self.content("tuning.db"), stored)
+        model = self.content("model.json")
+        plan = ["plan", "model", "--model", "model.json", "--mesh", "2", "--length", "16", "-o"]
+        for path in "model.json", "./model.json", self.path("model.json"):
+            self.assert_line(self.seqtile(*plan, path), 2, "is also the file of --model, which it would replace; give")
+        self.assertEqual(self.content("model.json"), model)
+        with open(self.path("kept.txt"), "w", encoding="utf-8") as file:
+            file.write("kept\n")
+            file.flush()
+            subprocess.run([self.program, *compile_it, "/dev/stderr"], cwd=self.work, env=self.env, stderr=file, check=True)
+        self.assertTrue(self.content("kept.txt").startswith(b"kept\n;"))
+
+    def test_flags_take_no_value(self):
+        for flag in "--dry-run=0", "--dry-run=-1", "--dry-run=nope", "--json=1", "--json=false":
+            run = self.seqtile("cache", "rm", "linear", *self.stores[:2], flag)
+            self.assert_line(run, 2, f"{flag.split('=')[0]} takes no value; write {flag.split('=')[0]}")
+        self.assert_line(self.seqtile("--json", "cache", "ls"), 2, "--json: write it behind the command")
+        self.assert_line(self.seqtile("compile", "--set", "n=64", "k=64", "linear", "--length", "8"), 2, "one word too many")
+
     def test_model_files(self):
         self.assert_line(self.prove_model("absent.json"), 2, r"absent\.json: no such file")
         self.assert_line(self.prove_model("/dev/null"), 2, "not a regular file")
-        self.assert_line(self.prove_model("/proc/self/mem"), 2, "cannot be read: Input/output error")
+        self.assert_line(self.prove_model("/proc/self/mem"), 3, "cannot be read: Input/output error; check")
         self.assert_line(self.prove_model(self.model("m0.json", model_type=None)), 2, "field model_type is null")
         self.assert_line(self.prove_model(self.write("two.json", json.dumps(MODEL) + "\n" + json.dumps(MODEL))), 2,
                          "line 2, column 1: another '{' behind the end")

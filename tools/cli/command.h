@@ -7,6 +7,7 @@
 
 #include "seqtile/op.h"
 #include "tools/cli/errors.h"
+#include "tools/cli/file_conflicts.h"
 #include "tools/cli/options.h"
 
 namespace seqtile::cli {
@@ -40,8 +41,9 @@ CLI::App& add_command(CLI::App& parent, Session& session, const char* name, cons
                       std::shared_ptr<CommandOptions> options, int (*run)(const Session&, const CommandOptions&)) {
   CLI::App& command = *parent.add_subcommand(name, summary);
   command.footer(std::string("Examples:\n") + examples);
-  command.callback([options, run, &session] {
+  command.callback([options, run, &session, &command] {
     session.json = options->json;
+    refuse_file_conflicts(command);
     session.exit_code = run(session, *options);
   });
   add_json(command, *options);

@@ -48,14 +48,19 @@ void add_commands(CLI::App& app, Session& session) {
   }
 }
 
-/// Refuses empty values: an empty value usually comes from an unset shell variable and does not mean the default.
-void refuse_empty_values(CLI::App& app) {
+/// Makes options strict. An empty value usually comes from an unset shell variable and does not mean the default, a
+/// flag takes no value ("--dry-run=0" is not read as "no"), and an option that may be repeated takes one value each
+/// time.
+void make_strict(CLI::App& app) {
   const CLI::Validator not_empty(
       [](std::string& text) { return std::string(text.empty() ? "the value is empty; give one or leave it out" : ""); },
       "");
-  for (CLI::Option* option : app.get_options())
-    if (option->get_type_size() > 0) option->check(not_empty);
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) option->disable_flag_override();
+    else option->check(not_empty);
+    if (!option->get_positional()) option->allow_extra_args(false);
+  }
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) make_strict(*command);
 }
 
 std::string subcommand_names(const CLI::App& command) {
@@ -85,6 +90,11 @@ std::string wrong_count(const CLI::App& command, const std::string& text) {
     if (option->get_items_expected_max() == 1 && option->results().size() > 1)
       return fmt::format("{} is given {} times ({}); give it once", option->get_name(), option->results().size(),
                          fmt::join(option->results(), ", "));
+  constexpr std::string_view kFlagWithValue = " was given a disallowed flag override";
+  if (text.ends_with(kFlagWithValue)) {
+    const std::string flag = "--" + text.substr(0, text.size() - kFlagWithValue.size());
+    return fmt::format("{} takes no value; write {} or leave it out", flag, flag);
+  }
   const std::string name = text.substr(0, text.find(':'));
   const CLI::Option* option = command.get_option_no_throw(name);
   if (!option || !option->results().empty()) return text;
@@ -121,14 +131,18 @@ std::string bad_value(const CLI::App& command, const std::string& text) {
 }
 
 /// The error for a value of another type. CLI11 says "Could not convert: NAME = VALUE".
-std::string no_number(const CLI::App& command, const std::string& text) {
+std::string no_number(const std::string& text) {
   const size_t begin = text.find(": "), end = text.find(" = ");
   if (begin == std::string::npos || end == std::string::npos || end < begin) return text;
-  const std::string name = text.substr(begin + 2, end - begin - 2), value = text.substr(end + 3);
-  const CLI::Option* option = command.get_option_no_throw(name);
-  if (option && option->get_items_expected_max() == 0)
-    return fmt::format("{}={}: it takes no value; write {}", name, value, name);
-  return fmt::format("{} {}: not a number, or one that is too large", name, value);
+  return fmt::format("{} {}: not a number, or one that is too large", text.substr(begin + 2, end - begin - 2),
+                     text.substr(end + 3));
+}
+
+/// The error for a word that no command takes. CLI11 says "The following argument was not expected: WORD".
+std::string unexpected_word(const std::string& text) {
+  const std::string word = text.substr(std::min(text.find(": "), text.size() - 2) + 2);
+  if (word == "--json") return "--json: write it behind the command";
+  return fmt::format("'{}' is one word too many", word);
 }
 
 template <class Kind>
@@ -142,10 +156,10 @@ std::string problem_of(const CLI::App& command, const CLI::ParseError& error) {
   if (is_a<CLI::ArgumentMismatch>(error)) return wrong_count(command, text);
   if (is_a<CLI::RequiredError>(error)) return missing_word(command, text);
   if (is_a<CLI::ValidationError>(error)) return bad_value(command, text);
-  if (is_a<CLI::ConversionError>(error)) return no_number(command, text);
+  if (is_a<CLI::ConversionError>(error)) return no_number(text);
   if (is_a<CLI::ExcludesError>(error)) return text + "; leave one of them out";
   if (is_a<CLI::RequiresError>(error)) return text + "; give both";
-  if (is_a<CLI::ExtrasError>(error)) return fmt::format("'{}' is one word too many", text.substr(text.find(": ") + 2));
+  if (is_a<CLI::ExtrasError>(error)) return unexpected_word(text);
   return text;
 }
 
@@ -175,7 +189,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
   app.get_formatter()->column_width(34);
   add_commands(app, session);
   add_help_commands(app, session);
-  refuse_empty_values(app);
+  make_strict(app);
   try {
     app.parse(argc, argv);
     return session.exit_code;

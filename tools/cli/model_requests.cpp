@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "seqtile/model.h"
+#include "tools/cli/errors.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/ranks/ranks.h"
 
@@ -55,6 +56,19 @@ Requests requests_of_ranks(const std::vector<Requests>& by_rank) {
   return requests;
 }
 
+/// Ranks that share a GPU have one launch, which has one n for all: refuses other shares of an operation over ranks.
+void check_one_launch(const World& world, const models::Model& model, const std::vector<Requests>& by_rank) {
+  if (!world.fabric.starts_with("virtual:")) return;
+  for (size_t rank = 1; rank < by_rank.size(); ++rank)
+    for (size_t i = 0; i < by_rank[0].size(); ++i)
+      if (by_rank[0][i].workload.fields.contains("world_size") && !same_work(by_rank[0][i], by_rank[rank][i]))
+        bad_input(
+            fmt::format("--ranks {}: ranks that share a GPU have one launch, but the share of {} on rank {} is another "
+                        "than on rank "
+                        "0; give a number that divides the model's {} heads ({} of keys), or another --fabric",
+                        world.size, by_rank[0][i].label, rank, model.heads, model.kv_heads));
+}
+
 }  // namespace
 
 models::Model model_of(const Options& options) { return read_model_file(options.model, options.strict_model).model; }
@@ -70,6 +84,7 @@ std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& regi
       std::vector<Requests> by_rank;
       for (int rank = 0; rank < world->size; ++rank)
         by_rank.push_back(rank_requests(registry, options, *world, rank, threads));
+      check_one_launch(*world, model, by_rank);
       of_count = requests_of_ranks(by_rank);
     } else {
       of_count = models::model_operations(model, calls.lengths, calls.dtype, threads);

@@ -21,6 +21,7 @@
 #include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "tools/cli/errors.h"
+#include "tools/cli/file_conflicts.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 
@@ -100,14 +101,7 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
 void check_stores_differ(const Options& options) {
   const std::string cache = tuning_path(options), artifacts = artifacts_path(options);
   if (cache.empty() || artifacts.empty()) return;
-  std::error_code error;
-  // A relative path with no existing part would stay relative. A path that the system cannot follow stays as given.
-  const auto whole = [](const std::string& path) {
-    std::error_code failure;
-    const auto found = std::filesystem::weakly_canonical(std::filesystem::absolute(path, failure), failure);
-    return failure ? std::filesystem::path(path).lexically_normal() : found;
-  };
-  if (std::filesystem::equivalent(cache, artifacts, error) || whole(cache) == whole(artifacts))
+  if (is_same_path(cache, artifacts))
     bad_input(fmt::format("--cache {}, --artifacts {}: the same file is given twice; give each a file of its own",
                           cache, artifacts));
 }
@@ -337,7 +331,7 @@ void check_is_file(const std::string& flag, const std::string& path, const std::
     bad_input(fmt::format("{} {}: no such file; {}", flag, path, advice));
   if (type != std::filesystem::file_type::none) refuse_kind(flag, path, type, advice);
   if (const std::string reason = why_unreadable(path); !reason.empty())
-    bad_input(fmt::format("{} {}: cannot be read: {}; {}", flag, path, reason, advice));
+    throw Error(ErrorCode::io, fmt::format("{} {}: cannot be read: {}; check its permissions", flag, path, reason));
 }
 
 autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads) {

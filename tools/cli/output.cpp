@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
@@ -70,6 +71,15 @@ struct Place {
   std::string aside() const { return fmt::format("{}.{}", target, getpid()); }
 };
 
+/// Whether the file begins as stores do.
+bool is_database(const std::string& path) {
+  constexpr std::string_view kBegin = "SQLite format 3";
+  std::array<char, kBegin.size()> begin{};
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.is_open() && read(file.get(), begin.data(), begin.size()) == std::ssize(begin) &&
+         std::string_view(begin.data(), begin.size()) == kBegin;
+}
+
 /// Whether `path` names what another program has opened, such as /dev/stdout: a file there is written into.
 bool is_descriptor(const std::string& path) {
   return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
@@ -82,6 +92,8 @@ Place place_of(const std::string& flag, const std::string& path) {
   if (exists && S_ISDIR(info.st_mode)) refuse_to_write(flag, path, EISDIR);
   if (exists && access(path.c_str(), W_OK) != 0) refuse_to_write(flag, path, errno);
   if (exists && (!S_ISREG(info.st_mode) || is_descriptor(path))) return {path, 0, true};
+  if (exists && is_database(path))
+    bad_input(fmt::format("{} {}: is an SQLite database, which would be lost; give another path", flag, path));
   std::error_code unresolved;
   if (!exists && std::filesystem::is_symlink(path, unresolved))
     bad_input(fmt::format("{} {}: is a symbolic link to nothing; remove it, or give another path", flag, path));
@@ -130,7 +142,7 @@ void print_line(const std::string& line) { print_text(shown(line) + "\n"); }
 void write_file(const std::string& flag, const std::string& path, std::string_view text) {
   const Place place = place_of(flag, path);
   if (place.is_stream) {
-    if (const int error = write_opened(path, 0, 0, text)) refuse_to_write(flag, path, error);
+    if (const int error = write_opened(path, O_APPEND, 0, text)) refuse_to_write(flag, path, error);
     return;
   }
   const std::string aside = place.aside();

@@ -30,10 +30,13 @@ class Table {
 
 void print_line(const std::string& line);  ///< prints on standard output, without control characters
 void print_text(std::string_view text);    ///< prints on standard output, unchanged
-/// True for "-", the path that means standard output in --output.
-inline bool is_standard_output(const std::string& path) { return path == "-"; }
+/// True for "-", the path that means standard output in --output, and for the system's names of it.
+inline bool is_standard_output(const std::string& path) {
+  return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+}
 /// Makes `path` hold `text`, completely or not at all. A link is followed; a pipe or device is written into. Errors:
-/// invalid_argument for a folder, and where the path leads through none; else io. Both have `flag` and the reason.
+/// invalid_argument for a folder, an SQLite database, and where the path leads through no folder; else io. Both have
+/// `flag` and the reason.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
 /// Called before long work. Leaves nothing at `path`. Errors: those of write_file() that are known before the text is.
 void check_can_write(const std::string& flag, const std::string& path);

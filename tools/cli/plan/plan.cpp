@@ -248,8 +248,9 @@ void add_plan(CLI::App& app, Session& session) {
     auto options = std::make_shared<PlanOptions>();
     CLI::App& command = *plan.add_subcommand(part.name, part.summary);
     command.footer(std::string("Examples:\n") + part.examples);
-    command.callback([options, run = part.run, &session] {
+    command.callback([options, run = part.run, &session, &command] {
       session.json = options->json;
+      refuse_file_conflicts(command);
       options->pricing.has_memory_limit = options->memory > 0;
       session.exit_code = run(session, *options);
     });

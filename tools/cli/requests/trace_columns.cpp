@@ -171,7 +171,9 @@ class ColumnFinder {
     if (is_position(given)) {
       const size_t number = std::stoul(given);
       if (number >= 1 && number <= names_.size()) return number - 1;
-      fail(fmt::format("has {} columns; {} {} is a position from 1 to {}", names_.size(), flag, given, names_.size()));
+      fail(fmt::format("has {}; {} {} must be a position from 1 to {}, or a name",
+                       names_.size() == 1 ? "one column" : fmt::format("{} columns", names_.size()), flag, given,
+                       names_.size()));
     }
     if (names_.size() < 2) fail_comment();
     fail(fmt::format("has no column '{}', which {} names", given, flag));

@@ -168,6 +168,7 @@ CLI::Validator at_least_zero() {
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, number);
     const bool is_good = error == std::errc() && rest == end && number >= 0 && std::isfinite(number);
+    if (text.empty()) return std::string();  // refused as empty
     return is_good ? std::string() : text + ": a finite number from 0 on is wanted, for example 1e-3";
   };
   return {complaint, ""};
@@ -219,7 +220,7 @@ int run_foreign(const ForeignOptions& options) {
 
 void add_foreign(CLI::App& command, ForeignOptions& options) {
   const auto repeated = [&](const char* flag, std::vector<std::string>& into, const char* what, const char* type) {
-    command.add_option(flag, into, what)
+    return command.add_option(flag, into, what)
         ->type_name(type)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -238,12 +239,14 @@ void add_foreign(CLI::App& command, ForeignOptions& options) {
            "i32=1000, null, same=0, raw=HEX",
            "ARG");
   repeated("--dump", options.dumps, "Write the bytes of argument N (from 0) after the run", "N=FILE");
-  repeated("--expect", options.expectations, "Compare argument N with the bytes of a file", "N=FILE");
+  CLI::Option* expect =
+      repeated("--expect", options.expectations, "Compare argument N with the bytes of a file", "N=FILE");
   command
       .add_option("--tolerance", options.tolerance,
                   "For --expect: largest |difference| / max(1, |expected|) (default: by the type)")
       ->type_name("X")
-      ->check(at_least_zero());
+      ->check(at_least_zero())
+      ->needs(expect);
   command
       .add_option("--max-instructions", options.max_instructions,
                   "Limit of warp instructions for one block, cluster or cooperative grid")
