@@ -19,7 +19,6 @@
 #include "cache/database/files.h"
 #include "cache/database/text.h"
 #include "jit/base/log.h"
-#include "seqtile/stores.h"
 
 namespace seqtile::cache {
 namespace {
@@ -214,7 +213,7 @@ bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& 
   if (condemned_ && exists && is_same_file(*condemned_, info)) return false;
   condemned_.reset();
   if (path_.empty()) {
-    problem_ = fmt::format("no path: {}; name a file", kNoDefaultPath);
+    problem_ = "no path: neither a folder variable nor HOME is set; name a file, or set SEQTILE_CACHE_DIR";
     report_locked(problem_);
     return false;
   }
