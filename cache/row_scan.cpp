@@ -22,6 +22,29 @@ std::pair<const StoredPart*, const StoredPart*> key_parts(Statement& statement, 
   return {&env->second, &workload->second};
 }
 
+/// A table of parts.
+struct PartTable {
+  const char* name;
+  const char* select;
+  RowState (*read)(Statement& statement, int column, TuningKey& key);
+  std::string KeyHashes::*hash;
+};
+
+Parts load_parts(Connection& connection, Tally& tally, const PartTable& table) {
+  Parts parts;
+  Statement statement = connection.prepare(table.select);
+  while (statement.step()) {
+    int64_t id = 0;
+    StoredPart part;
+    const bool is_typed = statement.read(0, id) && statement.read(1, part.hash);
+    const RowState state = table.read(statement, 2, part.key);
+    const bool is_echoed = is_typed && part.hash == hash_key(part.key).*table.hash;
+    if (tally.take(is_echoed ? state : RowState::damaged, fmt::format("{} {}", table.name, id)))
+      parts.emplace(id, std::move(part));
+  }
+  return parts;
+}
+
 std::string row_name(std::string_view table, Statement& statement, int64_t lo, int64_t hi) {
   int64_t env_id = 0, workload_id = 0;
   statement.read(0, env_id);
@@ -64,33 +87,11 @@ bool Tally::take(RowState state, const std::string& bad_row_name) {
 }
 
 Parts load_envs(Connection& connection, Tally& tally) {
-  Parts parts;
-  Statement statement = connection.prepare(kSelectAllEnvs);
-  while (statement.step()) {
-    int64_t id = 0;
-    StoredPart part;
-    const bool is_typed = statement.read(0, id) && statement.read(1, part.hash);
-    const RowState state = read_env(statement, 2, part.key);
-    const bool is_echoed = is_typed && part.hash == hash_key(part.key).env;
-    if (tally.take(is_echoed ? state : RowState::damaged, fmt::format("env {}", id)))
-      parts.emplace(id, std::move(part));
-  }
-  return parts;
+  return load_parts(connection, tally, {"env", kSelectAllEnvs, read_env, &KeyHashes::env});
 }
 
 Parts load_workloads(Connection& connection, Tally& tally) {
-  Parts parts;
-  Statement statement = connection.prepare(kSelectAllWorkloads);
-  while (statement.step()) {
-    int64_t id = 0;
-    StoredPart part;
-    const bool is_typed = statement.read(0, id) && statement.read(1, part.hash);
-    const RowState state = read_workload(statement, 2, part.key);
-    const bool is_echoed = is_typed && part.hash == hash_key(part.key).workload;
-    if (tally.take(is_echoed ? state : RowState::damaged, fmt::format("workload {}", id)))
-      parts.emplace(id, std::move(part));
-  }
-  return parts;
+  return load_parts(connection, tally, {"workload", kSelectAllWorkloads, read_workload, &KeyHashes::workload});
 }
 
 std::vector<KeyedRecord> scan_records(Connection& connection, const Parts& envs, const Parts& workloads, Tally& tally) {

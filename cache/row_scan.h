@@ -12,6 +12,7 @@
 
 namespace seqtile::cache {
 
+/// Counts of rows.
 struct Tally {
   int64_t rows = 0, damaged = 0, foreign = 0;
   std::vector<std::string> problems;  ///< the first bad rows that have a name
@@ -28,13 +29,14 @@ struct StoredPart {
 };
 using Parts = std::unordered_map<int64_t, StoredPart>;
 
+// The good rows of a table. Every row is counted.
 Parts load_envs(Connection& connection, Tally& tally);
 Parts load_workloads(Connection& connection, Tally& tally);
 std::vector<KeyedRecord> scan_records(Connection& connection, const Parts& envs, const Parts& workloads, Tally& tally);
 /// Counts every row of the file, plans included.
 void scan_file(Connection& connection, Tally& tally);
 
-/// What a store reports of a bad row that it meets. It has no number, so that a file has one such line, whichever rows
+/// A store that meets a bad row reports this line. The line has no number, so that a file has one of it, whichever rows
 /// a command reads.
 inline constexpr const char* kBadRows =
     "rows that are damaged, edited by hand or of an unknown origin are ignored; `seqtile cache check` lists them";

@@ -67,6 +67,7 @@ class SqliteTuningStore final : public TuningStore {
   void put_trials(Connection& connection, const KeyIds& ids, const std::vector<TrialRow>& trials);
   bool refuse(const std::string& reason);
   void count(const Tally& tally);
+  void count_and_report(const Tally& tally);
 
   mutable DatabaseFile file_;
   std::atomic<int64_t> bad_rows_{0}, foreign_rows_{0};
@@ -75,6 +76,10 @@ class SqliteTuningStore final : public TuningStore {
 void SqliteTuningStore::count(const Tally& tally) {
   bad_rows_ += tally.damaged;
   foreign_rows_ += tally.foreign;
+}
+
+void SqliteTuningStore::count_and_report(const Tally& tally) {
+  count(tally);
   if (tally.bad() > 0) file_.report(kBadRows);
 }
 
@@ -120,7 +125,7 @@ std::vector<Record> SqliteTuningStore::records(const TuningKey& key, std::vector
                                                    : key_problem});
     }
   });
-  count(tally);
+  count_and_report(tally);
   return found;
 }
 
@@ -140,7 +145,7 @@ std::vector<TrialRow> SqliteTuningStore::trials(const TuningKey& key, int64_t bu
       if (tally.take(is_key_good ? own : RowState::damaged)) found.push_back(std::move(trial));
     }
   });
-  count(tally);
+  count_and_report(tally);
   return found;
 }
 
@@ -151,7 +156,7 @@ std::vector<KeyedRecord> SqliteTuningStore::all_records() {
     const Parts envs = load_envs(connection, tally), workloads = load_workloads(connection, tally);
     found = scan_records(connection, envs, workloads, tally);
   });
-  count(tally);
+  count_and_report(tally);
   return found;
 }
 
@@ -332,8 +337,7 @@ CheckReport SqliteTuningStore::check() {
   report.problems.insert(report.problems.end(), tally.problems.begin(), tally.problems.end());
   report.rows = tally.rows;
   report.bad_rows = tally.bad();
-  bad_rows_ += tally.damaged;
-  foreign_rows_ += tally.foreign;
+  count(tally);
   return report;
 }
 

@@ -1193,9 +1193,11 @@ class Json(Cli):
         self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads.* mpi$")
         many = [*gather[:-1], str(10**11), "-o", "many.json"]
         self.assert_line(self.seqtile(*many), 3, rf"at length {10**11} need \d+ bytes of .*; take shorter lengths")
-        for more in ["absent/ranks.json"], ["absent/ranks.json", "--fabric", "processes"], ["."]:
+        for more, why in ((["absent/ranks.json"], "there is no folder absent; make it"),
+                          (["absent/ranks.json", "--fabric", "processes"], "there is no folder absent; make it"),
+                          (["."], "is a folder; give")):
             run = self.seqtile(*gather, "--cache", "absent.db", "-o", *more)
-            self.assert_line(run, 2, f"--output {re.escape(more[0])}: (there is no folder absent; make it|is a folder; give)")
+            self.assert_line(run, 2, f"--output {re.escape(more[0])}: {why}")
             self.assertEqual(run.err.count("\n"), 1, run.err)  # an engine would report a missing absent.db
         told = self.seqtile(*gather, "--calls", "1", "-o", "-")
         self.assertIn("traceEvents", json.loads(told.out))
@@ -1629,8 +1631,12 @@ class BadInput(Cli):
     def test_outputs_replace_no_other_file(self):
         stored = self.content("tuning.db")
         compile_it = ["compile", "linear", "--set", "n=64", "--set", "k=64", "--length", "8", "--emit", "ll", "-o"]
-        self.assert_line(self.seqtile(*compile_it, "tuning.db"), 2, "--output tuning.db: is an SQLite database, which would")
+        self.assert_line(self.seqtile(*compile_it, "tuning.db"), 2, "--output tuning.db: is an SQLite database or a")
         self.assertEqual(self.content("tuning.db"), stored)
+        for name in "tuning.db-wal", "tuning.db-journal":
+            self.write(name, "")
+            self.assert_line(self.seqtile(*compile_it, name), 2, f"--output {name}: is an SQLite database or a part of one")
+            os.remove(self.path(name))
         model = self.content("model.json")
         plan = ["plan", "model", "--model", "model.json", "--mesh", "2", "--length", "16", "-o"]
         for path in "model.json", "./model.json", self.path("model.json"):

@@ -31,7 +31,7 @@ std::vector<NamedFile> files_of(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string flag = option->get_name();
     const bool is_output = flag == "--output" || flag == "--dump";
-    const bool is_path = option->get_type_name().find("FILE") != std::string::npos || flag == "--arg" || flag == "file";
+    const bool is_path = option->get_type_name().find("FILE") != std::string::npos || flag == "--arg";
     if (!is_output && !is_path) continue;
     for (const std::string& value : option->results()) {
       const std::string path = path_in(flag, value);

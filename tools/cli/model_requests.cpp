@@ -58,7 +58,7 @@ Requests requests_of_ranks(const std::vector<Requests>& by_rank) {
 
 /// Ranks that share a GPU have one launch, which has one n for all: refuses other shares of an operation over ranks.
 void check_one_launch(const World& world, const models::Model& model, const std::vector<Requests>& by_rank) {
-  if (!world.fabric.starts_with("virtual:")) return;
+  if (!is_shared(world)) return;
   for (size_t rank = 1; rank < by_rank.size(); ++rank)
     for (size_t i = 0; i < by_rank[0].size(); ++i)
       if (by_rank[0][i].workload.fields.contains("world_size") && !same_work(by_rank[0][i], by_rank[rank][i]))

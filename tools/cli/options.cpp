@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -24,18 +22,13 @@
 #include "tools/cli/file_conflicts.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
+#include "tools/cli/parse_number.h"
 
 namespace seqtile::cli {
 namespace {
 
 constexpr int kThreadsPerCore = 4;       ///< more threads per core are taken for a slip
 constexpr size_t kApplicationIdAt = 68;  ///< offset in the header of an SQLite file
-
-template <class T>
-bool parse_number(std::string_view text, T& value) {
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return !text.empty() && result.ec == std::errc() && result.ptr == text.data() + text.size();
-}
 
 void refuse_kind(const std::string& flag, const std::string& path, std::filesystem::file_type type,
                  const std::string& advice) {
@@ -162,70 +155,6 @@ void add_stores(CLI::App& app, Options& options) {
 
 void add_json(CLI::App& app, Options& options) {
   app.add_flag("--json", options.json, "Print one JSON object on the last line of standard output");
-}
-
-namespace {
-
-constexpr std::string_view kDecimalDigits = "0123456789";
-
-/// "1..64" for a text with two numbers, such as "1-64", "1:64" or "1 to 64". Empty for any other text.
-std::string as_range(const std::string& text) {
-  const auto end_of = [&](size_t at) { return std::min(text.find_first_not_of(kDecimalDigits, at), text.size()); };
-  const size_t first = text.find_first_of(kDecimalDigits);
-  if (first == std::string::npos) return {};
-  const size_t behind = end_of(first), last = text.find_first_of(kDecimalDigits, behind);
-  if (last == std::string::npos || text[last] == '0') return {};
-  const std::string between = text.substr(behind, last - behind);
-  const auto is_word = [](unsigned char c) { return std::isalpha(c) || c == '_'; };
-  const std::string around = text.substr(0, first) + (between == " to " ? "" : between) + text.substr(end_of(last));
-  const bool has_more = text.find_first_of(kDecimalDigits, end_of(last)) != std::string::npos;
-  const bool is_one_number = between == "." || (between == "," && end_of(last) - last == 3);
-  if (is_one_number || has_more || std::ranges::any_of(around, is_word)) return {};
-  return fmt::format("{}..{}", text.substr(first, behind - first), text.substr(last, end_of(last) - last));
-}
-
-[[noreturn]] void refuse_lengths(const std::string& flag, const std::string& text) {
-  const std::string range = as_range(text);
-  bad_input(fmt::format("{} '{}': lengths are given as A..B, or as one number; write for example {}", flag, text,
-                        range.empty() ? "1..4096" : range));
-}
-
-bool has_only_digits(std::string_view text) {
-  text.remove_prefix(text.starts_with('-'));
-  return !text.empty() && text.find_first_not_of(kDecimalDigits) == std::string_view::npos;
-}
-
-}  // namespace
-
-int64_t parse_length(const std::string& flag, const std::string& text) {
-  int64_t length = 0;
-  const std::string range = as_range(text);
-  if (!range.empty())
-    bad_input(
-        fmt::format("{} '{}': a range, where one length is wanted; give one number, or a range to a command that "
-                    "takes --lengths {}",
-                    flag, text, range));
-  if (!parse_number(text, length))
-    bad_input(fmt::format("{} '{}': not a length; give a whole number, at least 1 and at most {}", flag, text,
-                          autotune::kMaxLength));
-  if (length < 1 || length > autotune::kMaxLength)
-    bad_input(fmt::format("{} {}: a length is at least 1 and at most {}", flag, text, autotune::kMaxLength));
-  return length;
-}
-
-LengthRange parse_lengths(const std::string& flag, const std::string& text) {
-  const size_t dots = text.find("..");
-  if (flag == "--length" || (dots == std::string::npos && has_only_digits(text))) {
-    const int64_t length = parse_length(flag, text);
-    return {length, length};
-  }
-  if (dots == std::string::npos) refuse_lengths(flag, text);
-  const std::string first = text.substr(0, dots), last = text.substr(dots + 2), whole = flag + " " + text + ": ";
-  if (!has_only_digits(first) || !has_only_digits(last)) refuse_lengths(flag, text);
-  const LengthRange range{parse_length(whole + "first", first), parse_length(whole + "last", last)};
-  if (range.lo > range.hi)
-    bad_input(fmt::format("{} {}: the first length is above the last; write {}..{}", flag, text, range.hi, range.lo));
-  return range;
 }
 
 double parse_seconds(const std::string& flag, const std::string& text) {

@@ -10,6 +10,7 @@
 #include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "seqtile/stores.h"
+#include "tools/cli/lengths.h"
 
 namespace seqtile::cli {
 
@@ -39,14 +40,8 @@ void add_ranks(CLI::App& app, Options& options);        ///< --ranks --fabric
 void add_stores(CLI::App& app, Options& options);       ///< --cache --artifacts
 void add_json(CLI::App& app, Options& options);         ///< --json
 
-struct LengthRange {
-  int64_t lo, hi;
-};
-
 // Errors of all of these functions: invalid_argument with flag, value and limit or an example.
-int64_t parse_length(const std::string& flag, const std::string& text);
-LengthRange parse_lengths(const std::string& flag, const std::string& text);  ///< "1..4096" or "512"; --length: "512"
-double parse_seconds(const std::string& flag, const std::string& text);       ///< "120s" "2m" "90" "500ms"
+double parse_seconds(const std::string& flag, const std::string& text);  ///< "120s" "2m" "90" "500ms"
 DType parse_dtype_flag(const std::string& text);
 autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items);  ///< "k=v" items
 /// The thread counts of --threads, or all cores that this process may use. Returns {1} on GPUs, whose launches need no

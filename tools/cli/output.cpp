@@ -71,9 +71,11 @@ struct Place {
   std::string aside() const { return fmt::format("{}.{}", target, getpid()); }
 };
 
-/// Whether the file begins as stores do.
+/// Whether the file begins as stores do, or is SQLite's own beside one.
 bool is_database(const std::string& path) {
   constexpr std::string_view kBegin = "SQLite format 3";
+  for (const std::string_view beside : {"-wal", "-shm", "-journal"})
+    if (path.ends_with(beside) && is_database(path.substr(0, path.size() - beside.size()))) return true;
   std::array<char, kBegin.size()> begin{};
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return file.is_open() && read(file.get(), begin.data(), begin.size()) == std::ssize(begin) &&
@@ -93,7 +95,8 @@ Place place_of(const std::string& flag, const std::string& path) {
   if (exists && access(path.c_str(), W_OK) != 0) refuse_to_write(flag, path, errno);
   if (exists && (!S_ISREG(info.st_mode) || is_descriptor(path))) return {path, 0, true};
   if (exists && is_database(path))
-    bad_input(fmt::format("{} {}: is an SQLite database, which would be lost; give another path", flag, path));
+    bad_input(fmt::format("{} {}: is an SQLite database or a part of one, which would be lost; give another path", flag,
+                          path));
   std::error_code unresolved;
   if (!exists && std::filesystem::is_symlink(path, unresolved))
     bad_input(fmt::format("{} {}: is a symbolic link to nothing; remove it, or give another path", flag, path));

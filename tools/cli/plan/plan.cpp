@@ -145,7 +145,9 @@ void add_model_choice(CLI::App& command, PlanOptions& options) {
 }
 
 void add_file(CLI::App& command, PlanOptions& options) {
-  command.add_option("file", options.file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
+  command.add_option("file", options.file, "JSON, plain or compressed with gzip (docs/plan_format.md)")
+      ->type_name("FILE")
+      ->required();
 }
 
 /// CLI::PositiveNumber accepts NaN and infinity.

@@ -26,7 +26,6 @@ constexpr const char* kFabrics[] = {"threads",       "processes",      "sim:sm_8
                                     "virtual:sm_80", "virtual:sm_90a", "cuda:sm_80", "cuda:sm_90a"};
 
 bool is_simulated(const World& world) { return world.fabric.starts_with("sim:"); }
-bool is_shared(const World& world) { return world.fabric.starts_with("virtual:"); }
 bool is_cuda(const World& world) { return world.fabric.starts_with("cuda:"); }
 
 /// The device on which a rank's kernels are tuned and measured.
@@ -86,6 +85,8 @@ EngineOptions engine_options(const Options& options, int threads, MissPolicy pol
 bool communicates(const ServedOperation& operation) { return operation.workload.fields.contains("world_size"); }
 
 }  // namespace
+
+bool is_shared(const World& world) { return world.fabric.starts_with("virtual:"); }
 
 std::optional<World> world_of(const Options& options) {
   if (options.ranks.empty()) {

@@ -27,6 +27,9 @@ struct World {
   std::string device = "";               ///< a real GPU that all ranks share; empty: the fabric's device
 };
 
+/// Whether the ranks share one GPU.
+bool is_shared(const World& world);
+
 /// The world that --ranks, --fabric and, for ranks that share a GPU, --device name; nullopt without --ranks. Errors:
 /// invalid_argument.
 std::optional<World> world_of(const Options& options);

@@ -14,6 +14,7 @@
 #include "seqtile/device.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"
+#include "tools/cli/parse_number.h"
 #include "tools/cli/simulate/foreign_call.h"
 #include "tools/cli/simulate/ptx_file.h"
 #include "tools/cli/simulate/simulation_watch.h"
@@ -165,9 +166,7 @@ Json json_of(const ForeignOptions& options, const std::string& device, const For
 CLI::Validator at_least_zero() {
   const auto complaint = [](const std::string& text) {
     double number = 0;
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, number);
-    const bool is_good = error == std::errc() && rest == end && number >= 0 && std::isfinite(number);
+    const bool is_good = parse_number(text, number) && number >= 0 && std::isfinite(number);
     if (text.empty()) return std::string();  // refused as empty
     return is_good ? std::string() : text + ": a finite number from 0 on is wanted, for example 1e-3";
   };
