@@ -11,6 +11,7 @@
 
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
+#include "autotune/engine/kernel_loader.h"
 #include "autotune/worker/process.h"
 #include "jit/base/process_exit.h"
 #include "seqtile/compiler.h"
@@ -133,9 +134,7 @@ EngineParts parts_on(std::shared_ptr<Device> device, int threads) {
   EngineParts parts;
   parts.threads = device->target().is_gpu() ? 1 : threads;  // threads of the host take no part in a GPU's launch
   parts.device = std::move(device);
-  parts.compile = [](const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
-    return compile(*build_kernel(op, workload, config, target), target);
-  };
+  parts.compile = compile_shared;
   parts.tune = tune;
   return parts;
 }

@@ -4,14 +4,39 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <thread>
 
+#include "jit/base/forever.h"
 #include "jit/base/log.h"
+#include "seqtile/compiler.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"
 #include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
+
+KernelBinary compile_shared(const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
+  static std::mutex mutex;
+  static auto& running = forever(std::map<std::string, std::shared_future<KernelBinary>>());
+  const std::string artifact = make_artifact_key(op, workload, config, target).hash;
+  std::packaged_task<KernelBinary()> task([&] { return compile(*build_kernel(op, workload, config, target), target); });
+  std::shared_future<KernelBinary> result = task.get_future().share();
+  bool is_first = false;
+  {
+    std::lock_guard lock(mutex);
+    const auto place = running.try_emplace(artifact, result);
+    result = place.first->second;
+    is_first = place.second;
+  }
+  if (!is_first) return result.get();
+  task();
+  {
+    std::lock_guard lock(mutex);
+    running.erase(artifact);
+  }
+  return result.get();
+}
 
 KernelLoader::Result KernelLoader::map(KernelBinary binary) {
   try {

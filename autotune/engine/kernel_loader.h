@@ -17,6 +17,11 @@
 
 namespace seqtile::autotune {
 
+/// As compile() of the built kernel. Ranks that are threads have an engine each and want the same binary at once: the
+/// first compiles it, the others wait for it. Errors: as compile() and the operation's build function, to all of them.
+/// Thread-safe.
+KernelBinary compile_shared(const OpDef& op, const Workload& workload, const Config& config, const Target& target);
+
 class KernelLoader {
  public:
   using Compile = std::function<KernelBinary(const OpDef&, const Workload&, const Config&, const Target&)>;

@@ -3,9 +3,13 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "autotune/engine/launch_plan.h"
+#include "autotune/engine/kernel_loader.h"
+#include "autotune/kernel_name.h"
+#include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;
@@ -86,4 +90,51 @@ TEST_CASE("workspaces: a set stays with its stream", "[autotune]") {
   CHECK(of_b.get() != kept);
   CHECK(of_b->stream().handle == b.handle);
   CHECK(pool.take(1, a).get() == kept);
+}
+
+TEST_CASE("engine: threads that want one binary at the same time all get it, or the reason why there is none",
+          "[autotune][engine]") {
+  autotune::OpDef op = scale_rows_op();
+  const autotune::Workload workload = op.normalize(scale_rows());
+  const autotune::Config config = op.default_config(workload, 8, host_target());
+  const auto build = op.build;
+  std::atomic<int> starting{0}, builds{0};
+  std::atomic<bool> fails{true};
+  op.build = [&](auto&... arguments) {
+    ++builds;
+    while (starting < 4) std::this_thread::yield();
+    if (fails) throw Error(ErrorCode::compile_failed, "no kernel");
+    build(arguments...);
+  };
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  std::vector<KernelBinary> binaries;
+  const auto run_four = [&] {
+    starting = 0;
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        ++starting;
+        try {
+          KernelBinary binary = autotune::compile_shared(op, workload, config, host_target());
+          std::lock_guard lock(mutex);
+          binaries.push_back(std::move(binary));
+        } catch (const Error& error) {
+          std::lock_guard lock(mutex);
+          errors.emplace_back(error.what());
+        }
+      });
+    }
+  };
+  run_four();
+  CHECK(errors == std::vector<std::string>(4, "no kernel"));
+  fails = false;
+  builds = 0;
+  run_four();
+  REQUIRE(binaries.size() == 4);
+  CHECK((builds >= 1 && builds <= 4));  // a thread that comes late, behind the first one's end, builds again
+  for (const KernelBinary& binary : binaries) {
+    CHECK(binary.symbol == kernel_name(op, workload, config, host_target()));
+    CHECK(binary.code == binaries.front().code);
+  }
 }
