@@ -366,6 +366,7 @@ void read_aliases(const Reader& json, Problem& problem) {
 PlanFile parse_plan_file(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name);
   const Reader root(json, name);
+  if (root.has("model_type")) root.refuse("is a model file, not a graph; `seqtile plan model --model FILE` plans it");
   root.allow({"meta", "nodes", "problem", "solution"});
   PlanFile file;
   if (root.has("nodes")) file.graph = read_graph(root);

@@ -91,6 +91,7 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   };
   refused("an empty graph", [](json& g) { g["nodes"] = json::array(); });
   refused("unknown field \"colour\"", [](json& g) { g["nodes"][0]["colour"] = 1; });
+  refused("is a model file, not a graph; `seqtile plan model", [](json& g) { g["model_type"] = "llama"; });
   refused("unknown field \"extra\"; known ones are meta, nodes, problem, solution", [](json& g) { g["extra"] = 1; });
   refused("g.json.nodes[1].inputs[0]: \"y\" comes at or behind its consumer: a cycle",
           [](json& g) { g["nodes"][1]["inputs"] = {"y"}; });

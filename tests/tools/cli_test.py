@@ -561,6 +561,11 @@ class Json(Cli):
         shown = self.seqtile("cache", "show", "linear", "--cache", "tuning.db", "--json").json()
         self.assertTrue(all(row["operation"] == "linear" for row in shown["records"]))
         self.assertEqual(self.seqtile("cache", "show", "softmax", "--cache", "tuning.db").code, 1)
+        for number in "128", "1.28e2", "128.0":
+            self.assertEqual(self.seqtile("cache", "show", "linear", "--set", f"n={number}", "--cache", "tuning.db").code, 0)
+        for command in "show", "rm", "pin":
+            run = self.seqtile("cache", command, "linear", "--set", "n=abc", "--cache", "tuning.db")
+            self.assert_line(run, 2, "--set n=abc: this field of linear is a number")
         for command in ["cache", "show", "nosuch", "--cache", "tuning.db"], ["explain", "nosuch", "--length", "4", *self.stores]:
             self.assert_line(self.seqtile(*command), 2, "nosuch.*linear")
         stats = self.seqtile("cache", "stats", "--cache", "tuning.db", "--json").json()

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -80,7 +81,7 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
   std::ifstream(path, std::ios::binary).read(header, sizeof header);
   constexpr std::string_view kMagic{"SQLite format 3\0", 16};
   if (std::string_view(header, kMagic.size()) != kMagic && header[0] != 0)
-    bad_input(fmt::format("{} {}: is not an SQLite database; give another path", flag, path));
+    bad_input(fmt::format("{} {}: is not an SQLite database; give another path or restore a copy", flag, path));
   int32_t application = 0;  // big-endian
   for (const char c : std::string_view(header, sizeof header).substr(kApplicationIdAt))
     application = application << 8 | static_cast<unsigned char>(c);
@@ -172,6 +173,17 @@ DType parse_dtype_flag(const std::string& text) {
   return *dtype;
 }
 
+namespace {
+
+/// 1e2 and 100.0 are the whole number 100, as in a trace.
+autotune::FieldValue number_of(double real) {
+  constexpr double kExact = 9007199254740992;  // 2^53: each whole number up to here is a double
+  if (std::trunc(real) == real && std::abs(real) <= kExact) return static_cast<int64_t>(real);
+  return real;
+}
+
+}  // namespace
+
 autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items) {
   autotune::Fields fields;
   for (const std::string& item : items) {
@@ -183,7 +195,7 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
     int64_t integer = 0;
     double real = 0;
     if (parse_number(text, integer)) fields.set(name, integer);
-    else if (parse_number(text, real)) fields.set(name, real);
+    else if (parse_number(text, real)) fields.set(name, number_of(real));
     else fields.set(name, text);
   }
   return fields;

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <ranges>
 
 #include "autotune/engine/usable.h"
 #include "tools/cli/key_text.h"
@@ -51,13 +51,12 @@ autotune::Fields wanted_fields(const Session& session, const Options& given) {
   return wanted;
 }
 
-/// True for equal values; a number equals itself in any spelling.
-bool is_same(const autotune::FieldValue& a, const autotune::FieldValue& b) {
-  const auto text = [](const autotune::FieldValue& value) {
-    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
-  };
-  return text(a) == text(b);
+std::string value_text(const autotune::FieldValue& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
+
+/// A number equals itself in any spelling.
+bool is_same(const autotune::FieldValue& a, const autotune::FieldValue& b) { return value_text(a) == value_text(b); }
 
 bool has(const autotune::Fields& fields, const autotune::Fields& wanted) {
   for (const auto& [name, value] : wanted.values()) {
@@ -67,17 +66,23 @@ bool has(const autotune::Fields& fields, const autotune::Fields& wanted) {
   return true;
 }
 
-/// Refuses unknown field names: a mistyped name would otherwise choose no record and look like an answer.
-void check_names(const autotune::Fields& wanted, const std::string& operation,
-                 const std::vector<cache::KeyedRecord>& records) {
-  std::set<std::string> known;
+/// Refuses unknown field names and texts where the records have numbers: a mistyped field would otherwise choose no
+/// record and look like an answer.
+void check_fields(const autotune::Fields& wanted, const std::string& operation,
+                  const std::vector<cache::KeyedRecord>& records) {
+  std::map<std::string, bool> known;  // true for a text
   for (const cache::KeyedRecord& keyed : records)
     if (const auto fields = autotune::parse_config(keyed.key.workload_json))
-      for (const auto& [name, value] : fields->values()) known.insert(name);
-  for (const auto& [name, value] : wanted.values())
-    if (!known.contains(name))
+      for (const auto& [name, value] : fields->values()) known[name] = std::holds_alternative<std::string>(value);
+  for (const auto& [name, value] : wanted.values()) {
+    const auto at = known.find(name);
+    if (at == known.end())
       bad_input(fmt::format("--set {}: no record of {} has this field; they have {}", name, operation,
-                            fmt::join(known, ", ")));
+                            fmt::join(std::views::keys(known), ", ")));
+    if (std::holds_alternative<std::string>(value) != at->second)
+      bad_input(fmt::format("--set {}={}: this field of {} is a {}; see `seqtile cache ls`", name, value_text(value),
+                            operation, at->second ? "text" : "number"));
+  }
 }
 
 }  // namespace
@@ -105,7 +110,7 @@ std::vector<KeyGroup> chosen_groups(const Session& session, const Options& optio
     return {};
   }
   const autotune::Fields wanted = wanted_fields(session, options);
-  check_names(wanted, options.operation, records);
+  check_fields(wanted, options.operation, records);
   const LengthRange lengths =
       options.lengths.empty() ? LengthRange{0, INT64_MAX} : parse_lengths("--lengths", options.lengths);
   const auto device = options.device.empty() ? nullptr : open_device_of(options, 1);
