@@ -74,10 +74,11 @@ constexpr Rule kRules[] = {
      Neutral::off, "attention in chunks, with sinks or scaled by position"},
     {" kv_cache_scheme kv_cache_quant* ", Neutral::off, "a cache of quantised keys and values"},
     {" kv_cache_dtype ", Neutral::wide, "a cache of quantised keys and values"},
+    {" weight_dtype weights_dtype ", Neutral::wide, "quantised weights"},
     {" num_meta_tokens num_memory_tokens num_mem_tokens num_virtual_tokens ", Neutral::off,
      "tokens that the model puts before the text"},
     {" qk_layernorm use_qk_norm qk_norm use_qk_layernorm ", Neutral::off, "norms of queries and keys"},
-    {" use_bidirectional_attention bidirectional ", Neutral::off, "attention that sees what comes later"},
+    {" use_bidirectional_attention bidirectional prefix_lm ", Neutral::off, "attention that sees what comes later"},
     {" is_causal causal ", Neutral::yes, "attention that sees what comes later"},
     {" parallel_attn use_parallel_residual parallel_residual use_parallel_attention_mlp ", Neutral::off,
      "attention and feed-forward part side by side"},
@@ -96,6 +97,7 @@ constexpr Rule kRules[] = {
      Neutral::off, "a bias that the type does not have"},
     {" rope_interleaved rope_interleave interleaved_rope rotary_interleaved rope_traditional ", Neutral::off,
      "rotations of neighbouring elements"},
+    {" is_neox_style ", Neutral::yes, "rotations of neighbouring elements"},
     {" partial_rotary_factor rotary_pct rope_pct rope_percent rotary_percent ", Neutral::one,
      "heads of which a part is rotated"},
     {" rope_scaling_factor rope_scaling_type rope_factor rope_ratio rope_type rotary_dim rope_dim rotary_emb_base "
@@ -146,6 +148,9 @@ constexpr std::string_view kQuantisedWords =
 constexpr std::string_view kExpertFields =
     " decoder_sparse_step first_k_dense_replace router_aux_loss_coef norm_topk_prob mlp_only_layers ";
 constexpr std::string_view kQuantisedFields = " compression_config ";
+// Words of features that have many names. Beside a word of the second line a field chooses code, not mathematics.
+constexpr std::string_view kFeatureWords = " rope rotary ntk logn alibi bias biases sink sinks ";
+constexpr std::string_view kCodeWords = " fusion fused impl implementation kernel cache fp32 float32 ";
 constexpr int kPlainBits = 16;  ///< weights with at least so many bits are not quantised
 
 bool has_word(std::string_view words, const std::string& word) {
@@ -304,7 +309,13 @@ void refuse_other_models(const ConfigReader& config) {
 void sort_fields(const ConfigReader& config) {
   for (const auto& [name, value] : config.json().items()) {
     if (config.is_used(name) || sorted(config, name, kRules)) continue;
-    const std::string reason = config.is_used(known_name(name)) ? "" : reason_by_shape(name, value);
+    const bool is_feature = has_part(kFeatureWords, name) && !has_part(kCodeWords, name);
+    if (is_feature && !is_off(value))
+      config.fail(ErrorCode::unsupported, name,
+                  "by its name changes rope, biases or attention, and is none that is read; give a model without it");
+    const std::string reason = config.is_used(known_name(name)) ? ""
+                               : is_feature                     ? "this value changes nothing"
+                                                                : reason_by_shape(name, value);
     if (!reason.empty()) config.notes().ignored.push_back({config.path(name), reason});
     else
       config.notes().warnings.push_back(autotune::one_line(fmt::format(

@@ -176,9 +176,7 @@ class LayerReader {
 void read_layers(const ConfigReader& config, const ModelType& type, Model& model) {
   LayerReader reader(config, type, model);
   const std::vector<Layer> layers = reader.run();
-  const bool has_window = std::ranges::any_of(layers, &Layer::has_window),
-             has_full = !std::ranges::all_of(layers, &Layer::has_window);
-  const RopeForms forms = read_rope(config, type, model, has_full, has_window);
+  const RopeForms forms = read_rope(config, type, model, std::ranges::any_of(layers, &Layer::has_window));
   for (const Layer& layer : layers) {
     LayerKind kind{.name = std::string(layer.has_window ? "window" : "full") + (layer.has_rope ? "" : "_no_rope"),
                    .window = layer.has_window ? reader.window() : 0,

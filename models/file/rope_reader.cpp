@@ -72,15 +72,12 @@ Source source_of(const ConfigReader& config, const std::string& name) {
   return {name, config.json()[name]};
 }
 
-/// The source itself if it applies to all layers, else its object for `layers`. Types with two ropes have a default for
-/// that object.
-Source part_of(const ConfigReader& config, const ModelType& type, const Source& source, const char* layers) {
+/// The source itself if it applies to all layers, else its object for `layers`, which has defaults if it is absent.
+Source part_of(const ConfigReader& config, const Source& source, const char* layers) {
   if (!is_nested(source.fields)) return source;
   Source part{source.name + "." + layers};
-  const bool is_there = source.fields.contains(layers) && !source.fields[layers].is_null();
-  if (!is_there && type.has_two_ropes) return part;
-  if (!is_there || !source.fields[layers].is_object())
-    config.refuse(source.name, fmt::format("must have an object for {}, as the model has such layers", layers));
+  if (!source.fields.contains(layers) || source.fields[layers].is_null()) return part;
+  if (!source.fields[layers].is_object()) config.refuse(source.name, fmt::format("must have an object for {}", layers));
   part.fields = source.fields[layers];
   return part;
 }
@@ -277,24 +274,32 @@ class FormReader {
   RopeForm form_;
 };
 
+/// Refuses objects for kinds of layers where a type has one rope: its class does not read them.
+void check_kinds(const ConfigReader& config, const ModelType& type, const Source& source) {
+  if (!is_nested(source.fields)) return;
+  if (!type.has_two_ropes)
+    config.refuse(source.name, fmt::format("has objects for kinds of layers, but {} reads one rope for all layers; "
+                                           "give its fields without them",
+                                           type.config_class));
+  for (const auto& [name, value] : source.fields.items())
+    if (std::ranges::find(kLayerTypes, name) == kLayerTypes.end())
+      config.refuse(source.name, fmt::format("has {} beside objects for kinds of layers; it must be in them", name));
+}
+
 /// The rope object for `layers`, from both spellings. If the type has a rope for each kind of layers, the fields of
 /// transformers 4 belong to full_attention.
 Source merged_source(const ConfigReader& config, const ModelType& type, const char* layers) {
   const Source old = source_of(config, "rope_scaling"), all = source_of(config, "rope_parameters");
+  check_kinds(config, type, old);
+  check_kinds(config, type, all);
   if (type.has_two_ropes && is_given(all.fields) && !is_nested(all.fields))
     config.refuse("rope_parameters", fmt::format("must have full_attention and sliding_attention, as {} has a rope of "
                                                  "each",
                                                  type.name));
-  for (const Source* source : {&old, &all})
-    if (is_nested(source->fields))
-      for (const auto& [name, value] : source->fields.items())
-        if (std::ranges::find(kLayerTypes, name) == kLayerTypes.end())
-          config.refuse(source->name,
-                        fmt::format("has {} beside objects for kinds of layers; it must be in them", name));
-  Source found = part_of(config, type, all, layers);
+  Source found = part_of(config, all, layers);
   const bool is_of_window = std::string_view(layers) == "sliding_attention";
-  const Source more = type.has_two_ropes && is_of_window && !is_nested(old.fields) ? Source{old.name}
-                                                                                   : part_of(config, type, old, layers);
+  const Source more =
+      type.has_two_ropes && is_of_window && !is_nested(old.fields) ? Source{old.name} : part_of(config, old, layers);
   if (!is_given(found.fields)) return is_given(more.fields) ? more : found;
   merge(config, found, more);
   return found;
@@ -314,26 +319,17 @@ void check_window_theta(const ConfigReader& config, const ModelType& type) {
 
 }  // namespace
 
-RopeForms read_rope(const ConfigReader& config, const ModelType& type, const Model& model, bool has_full,
-                    bool has_window) {
+RopeForms read_rope(const ConfigReader& config, const ModelType& type, const Model& model, bool has_window) {
   const auto read = [&](const char* layers, const char* theta_field, double theta) {
     const Source source = merged_source(config, type, layers);
     return FormReader(config, type, model, source).read(theta_field, theta);
   };
-  const bool is_local = type.name == "gemma3_text";
-  const bool is_nested_file =
-      is_nested(source_of(config, "rope_parameters").fields) || is_nested(source_of(config, "rope_scaling").fields);
   if (type.name == "olmo3" && has_window) check_window_theta(config, type);
-  RopeForms forms;
-  if (!type.has_two_ropes && !is_nested_file) {
-    forms.full = forms.window = read("full_attention", "rope_theta", type.theta);
-    return forms;
-  }
+  RopeForms forms{.full = read("full_attention", "rope_theta", type.theta)};
   // Both ropes are read even without such layers, so that their fields count as used.
-  if (has_full || type.has_two_ropes) forms.full = read("full_attention", "rope_theta", type.theta);
-  if (has_window || type.has_two_ropes)
-    forms.window = is_local ? read("sliding_attention", "rope_local_base_freq", 10000)
-                            : read("sliding_attention", "rope_theta", type.theta);
+  if (!type.has_two_ropes) forms.window = forms.full;
+  else if (type.name == "gemma3_text") forms.window = read("sliding_attention", "rope_local_base_freq", 10000);
+  else forms.window = read("sliding_attention", "rope_theta", type.theta);
   return forms;
 }
 

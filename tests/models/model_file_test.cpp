@@ -314,6 +314,22 @@ TEST_CASE("model files: what changes the mathematics is refused by name", "[mode
   check_refused(small("starcoder2", {{"norm_type", "rms_norm"}}), ErrorCode::unsupported, "norm_type");
 }
 
+TEST_CASE("model files: rope, biases and sinks are refused under any name, unless they are off", "[models]") {
+  for (const char* name : {"rotary_base", "rotary_embedding_base", "rope_freq_scale", "rope_scale", "global_rope_theta",
+                           "rope_percentage", "rotary_emb_interleaved", "attn_sink", "use_attention_sink", "attn_bias",
+                           "o_proj_bias", "use_dynamic_ntk", "ntk_alpha", "use_logn_attn", "prefix_lm"}) {
+    INFO(name);
+    check_refused(small("llama", {{name, 2}}), ErrorCode::unsupported, fmt::format("field {} is 2", name));
+    for (const Json& off : {Json(nullptr), Json(0), Json(false)})
+      CHECK(parse(small("llama", {{name, off}})).notes.warnings.empty());
+  }
+  check_refused(small("llama", {{"rotary", {{"base", 10000}}}}), ErrorCode::unsupported, "field rotary is");
+  check_refused(small("llama", {{"is_neox_style", false}}), ErrorCode::unsupported, "neighbouring elements");
+  check_refused(small("llama", {{"weight_dtype", "int8"}}), ErrorCode::unsupported, "quantised weights");
+  CHECK(parse(small("llama", {{"is_neox_style", true}, {"weight_dtype", "bfloat16"}})).notes.warnings.empty());
+  CHECK(parse(small("llama", {{"apply_rope_fusion", true}})).notes.warnings.size() == 1);  // code, not mathematics
+}
+
 TEST_CASE("model files: experts are refused under any name, none and one are allowed", "[models]") {
   const char* const counts[] = {"num_experts",       "num_local_experts",  "n_routed_experts", "moe_num_experts",
                                 "num_moe_experts",   "num_routed_experts", "n_experts",        "expert_count",
