@@ -98,16 +98,24 @@ class Scanner {
                           cache::one_line(line, kShown)));
   }
 
+  /// Whether the last thing was a name in an object, without a ':' behind it.
+  bool is_behind_name() const {
+    return has_value_ && !open_.empty() && text_[open_.back()] == '{' &&
+           (text_[separator_] == '{' || text_[separator_] == ',');
+  }
+
   void separator() {
+    if (!has_value_) fail(at_, fmt::format("a value or a name is missing before this '{}'", text_[at_]));
+    if ((text_[at_] == ':') != is_behind_name())
+      fail(at_, text_[at_] == ':' ? "a ':' where no name is before it; a ',' is wanted"
+                                  : "a ':' and a value are missing before this ','");
     separator_ = at_++;
     has_value_ = false;
   }
 
   /// A value or a name from at_ to `end`.
   void value(size_t end) {
-    if (has_value_)
-      fail(at_, fmt::format("a '{}' is missing before it",
-                            text_[open_.back()] == '{' && text_[separator_] != ':' ? ':' : ','));
+    if (has_value_) fail(at_, fmt::format("a '{}' is missing before it", is_behind_name() ? ':' : ','));
     has_value_ = true;
     at_ = std::min(end, text_.size());
   }
@@ -132,6 +140,8 @@ class Scanner {
   void close() {
     if (!open_.empty() && !has_value_ && text_[separator_] == ',')
       fail(separator_, fmt::format("a comma before '{}'; take it away", text_[at_]));
+    if (is_behind_name() || (!open_.empty() && !has_value_ && text_[separator_] == ':'))
+      fail(at_, fmt::format("a value is missing before this '{}'", text_[at_]));
     if (open_.empty()) fail(at_, fmt::format("'{}' closes nothing; take it away", text_[at_]));
     const char opened = text_[open_.back()];
     if ((opened == '{') != (text_[at_] == '}'))
