@@ -182,8 +182,8 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
     return report;
   }
   if (!decided && !store.is_writable())
-    throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " +
-                                   (store.status().empty() ? "it is read-only" : store.status()));
+    throw Error(ErrorCode::io, store.status().empty() ? "cannot tune into " + store.path() + ": it is read-only"
+                                                      : store.status());
 
   const auto lock = lock_device(opened->info(), evidence, options, store);
   mend_keys(items, store);

@@ -42,7 +42,11 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (!file.is_open() || fstat(file.get(), &info) != 0) {
-    problem = system_message("opened", path);
+    problem = errno == ELOOP ? fmt::format(
+                                   "key file {}: is a symbolic link, which is not followed; put a copy of the "
+                                   "key in its place",
+                                   path)
+                             : system_message("opened", path);
     return std::nullopt;
   }
   if (const std::string refusal = refusal_of(info); !refusal.empty()) {

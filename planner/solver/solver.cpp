@@ -345,6 +345,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   if (!std::isfinite(solution.objective))
     throw Error(ErrorCode::invalid_argument, "the sum of the costs is not finite; give them in a larger unit");
   solution.memory = memory(problem, solution.choices);
+  if (!std::isfinite(solution.memory))
+    throw Error(ErrorCode::invalid_argument, "the sum of the sizes is not finite; give them in bytes");
   solution.lower_bound = std::min(bound, solution.objective);
   // The bound may be the same sum in another order.
   if (std::abs(bound - solution.objective) <= 1e-12 * std::abs(solution.objective))

@@ -31,7 +31,7 @@ struct Solution {
 };
 
 /// Minimises the objective subject to the memory budget.
-/// Errors: invalid_argument as check(Problem), and where the sum of the costs is not finite.
+/// Errors: invalid_argument as check(Problem), and where a sum of costs or sizes is not finite.
 Solution solve(const Problem& problem, const SolveOptions& options = {});
 
 }  // namespace seqtile::planner

@@ -261,7 +261,7 @@ TEST_CASE("artifact store: a key file that others could know is refused, with th
   std::filesystem::remove(paths.key_file);
   write_bytes(paths.folder.file("elsewhere"), key);
   std::filesystem::create_symlink(paths.folder.file("elsewhere"), paths.key_file);
-  check_refused("cannot be opened");
+  check_refused("is a symbolic link, which is not followed");
   std::filesystem::remove(paths.key_file);
   std::filesystem::create_directory(paths.key_file);
   check_refused("a regular file");

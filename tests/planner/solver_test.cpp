@@ -198,6 +198,9 @@ TEST_CASE("plan solver: arrays that do not fit together are refused", "[plan]") 
   refused("sum of the costs is not finite", [](Problem& p) {
     for (auto& costs : p.costs) costs.assign(2, 1e308);
   });
+  refused("sum of the sizes is not finite", [](Problem& p) {
+    for (auto& sizes : p.memory) sizes.assign(2, 1e308);
+  });
   refused("4 are wanted", [](Problem& p) { p.edges[1].cost.pop_back(); });
   refused("in a circle, 0 -> 1 -> 0, so that none of them chooses; give one -1 in \"s_follow\" and no \"alias\"",
           [](Problem& p) {

@@ -78,6 +78,7 @@ OperandTable::OperandTable(const PtxModule& module, const std::vector<ReachedFun
   for (const PtxVariable& variable : module.variables) {
     if (!module_symbols_.contains(variable.name) || variable.space != PtxSpace::shared || !variable.is_extern) continue;
     bytes = round_up(bytes, variable.align);
+    program.dynamic_shared = variable.name;
     module_symbols_[variable.name] = {kSharedBase + static_cast<uint64_t>(bytes), false, false, 0};
   }
   relocate();

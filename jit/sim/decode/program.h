@@ -205,6 +205,7 @@ struct Program {
   uint32_t num_slots = 0, num_virtual = 0;
   std::vector<uint32_t> watched;  ///< virtual registers that some path reads before it writes them
   int64_t static_shared_bytes = 0;
+  std::string dynamic_shared;  ///< name of the .extern .shared variable that the kernel uses; empty: none
   int64_t local_bytes = 0;  ///< a thread's local memory: the frames of the deepest chain of calls
   std::vector<PtxVariable> params;
   int64_t param_bytes = 0;

@@ -186,6 +186,7 @@ int replay(const Session& session, ReplayOptions& options) {
   plan_trace(options, limits, served);
   if (world) serve_on_ranks(session, options, *world, seconds, *device, *store, served);
   else serve_alone(session, options, seconds, requests, *store, served);
+  check_was_read(*store);
 
   print_summary(served, options.skip_bad_rows, next_step("prewarm", options));
   if (options.json) {

@@ -79,7 +79,7 @@ void print_summary(const Served& served, bool are_bad_rows_skipped, const std::s
                          lookups.lookup_ns.p50, lookups.lookup_ns.p99));
   for (const std::string& line : lookups.miss_lines) print_line("  miss: " + line);
   if (lookups.misses > 0 && layers.layers == 0)
-    print_line("nothing was executed; cover these lengths with " + next_prewarm);
+    print_line((is_served ? "" : "nothing was executed; ") + ("cover these lengths with " + next_prewarm));
   if (layers.layers > 0) print_layers(layers);
   for (const std::string& line : layers.failures) print_line("  wrong: " + line);
   print_line(fmt::format("while serving: {} tunings, {} compiles ({} at load)", counters.tunings, counters.compiles,

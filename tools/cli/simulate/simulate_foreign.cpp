@@ -82,6 +82,9 @@ void check_shared(const sim::Program& program, const sim::LaunchShape& shape, co
         fmt::format("kernel '{}': its .shared variables of {} bytes and --shared {} are {} bytes, a block of {} has "
                     "{}; declare smaller ones",
                     program.kernel, program.static_shared_bytes, shape.shared_bytes, all, device, most));
+  if (!program.dynamic_shared.empty() && shape.shared_bytes == 0)
+    warn(fmt::format("kernel '{}' uses dynamic shared memory, {}, which has no bytes here; give them by --shared N",
+                     program.kernel, program.dynamic_shared));
 }
 
 sim::PtxModule parse(const ForeignOptions& options) {

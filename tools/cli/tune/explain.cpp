@@ -233,6 +233,7 @@ Explained explain_workload(const Session& session, const Options& options, const
   const Answer answer = found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
                                      : answer_without_record(op, workload, bucket, device->target(), key, *store,
                                                              options, found.refusal, near);
+  check_was_read(*store);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
   print_line("  bucket  " + format_bucket(bucket.lo, bucket.hi));
@@ -242,7 +243,6 @@ Explained explain_workload(const Session& session, const Options& options, const
   const std::string loop = loop_of(op, workload, answer.config, device->target());
   if (!loop.empty()) print_line("  loop of products: " + loop);
   const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
-  check_was_read(*store);
   return {{{"operation", op.name},
            {"length", length},
            {"bucket", {bucket.lo, bucket.hi}},

@@ -81,6 +81,7 @@ int prove(const Session& session, const ProveOptions& options) {
     all.lengths += coverage.lengths, all.covered += coverage.covered;
     all.built += coverage.built, all.measured += coverage.measured, all.searched += coverage.searched;
   }
+  check_was_read(*store);
   table.print();
   for (const Json& gap : missing)
     print_line(fmt::format("missing: {} {}: {}", gap["operation"].get<std::string>(),
