@@ -8,7 +8,6 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
 
 #include "autotune/engine/usable.h"
 #include "tools/cli/key_text.h"
@@ -76,9 +75,12 @@ void check_fields(const autotune::Fields& wanted, const std::string& operation,
       for (const auto& [name, value] : fields->values()) known[name] = std::holds_alternative<std::string>(value);
   for (const auto& [name, value] : wanted.values()) {
     const auto at = known.find(name);
-    if (at == known.end())
+    if (at == known.end()) {
+      std::vector<std::string> names;
+      for (const auto& [field, is_text] : known) names.push_back(field);
       bad_input(fmt::format("--set {}: no record of {} has this field; they have {}", name, operation,
-                            fmt::join(std::views::keys(known), ", ")));
+                            fmt::join(names, ", ")));
+    }
     if (std::holds_alternative<std::string>(value) != at->second)
       bad_input(fmt::format("--set {}={}: this field of {} is a {}; see `seqtile cache ls`", name, value_text(value),
                             operation, at->second ? "text" : "number"));
