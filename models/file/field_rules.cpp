@@ -256,6 +256,9 @@ void refuse_experts(const ConfigReader& config) {
 constexpr std::string_view kQuantisedReason =
     "which is not served; give the config.json of the model that was quantised: its weights have 16 or 32 bits";
 
+/// Whether a field that is not read may change rope, biases or attention.
+bool names_feature(const std::string& name) { return has_part(kFeatureWords, name) && !has_part(kCodeWords, name); }
+
 /// Refuses BitNet's files. Their model_type is that of the model they were made from.
 void refuse_bitnet(const ConfigReader& config) {
   if (!config.has("architectures")) return;
@@ -309,7 +312,7 @@ void refuse_other_models(const ConfigReader& config) {
 void sort_fields(const ConfigReader& config) {
   for (const auto& [name, value] : config.json().items()) {
     if (config.is_used(name) || sorted(config, name, kRules)) continue;
-    const bool is_feature = has_part(kFeatureWords, name) && !has_part(kCodeWords, name);
+    const bool is_feature = names_feature(name);
     if (is_feature && !is_off(value))
       config.fail(ErrorCode::unsupported, name,
                   "by its name changes rope, biases or attention, and is none that is read; give a model without it");
@@ -328,7 +331,7 @@ void sort_outer_fields(const ConfigReader& file, const std::string& part, const 
   for (const auto& [name, value] : file.json().items()) {
     if (name == part || file.is_used(name)) continue;
     const Rule* rule = rule_of(kRules, name);
-    const bool has_meaning = text_model.is_used(name) || (rule && !changes_nothing(value, *rule));
+    const bool has_meaning = text_model.is_used(name) || (rule ? !changes_nothing(value, *rule) : names_feature(name));
     const std::string other = has_meaning ? difference(text_model, name, value) : "";
     if (other.empty()) file.notes().ignored.push_back({name, "beside the text model"});
     else

@@ -19,8 +19,10 @@ constexpr std::array kLayerTypes = {"full_attention", "sliding_attention"};
 
 bool is_given(const Json& value) { return !value.is_null() && !(value.is_object() && value.empty()); }
 
+/// Whether a rope has objects for kinds of layers, under whatever names.
 bool is_nested(const Json& rope) {
-  return std::ranges::any_of(kLayerTypes, [&](const char* name) { return rope.contains(name); });
+  return std::ranges::any_of(kLayerTypes, [&](const char* name) { return rope.contains(name); }) ||
+         std::ranges::any_of(rope, [](const Json& value) { return value.is_object() && !value.empty(); });
 }
 
 /// Requires that two places have the same value. Errors: invalid_argument if they differ, naming both.

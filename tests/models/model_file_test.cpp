@@ -328,6 +328,8 @@ TEST_CASE("model files: rope, biases and sinks are refused under any name, unles
   check_refused(small("llama", {{"weight_dtype", "int8"}}), ErrorCode::unsupported, "quantised weights");
   CHECK(parse(small("llama", {{"is_neox_style", true}, {"weight_dtype", "bfloat16"}})).notes.warnings.empty());
   CHECK(parse(small("llama", {{"apply_rope_fusion", true}})).notes.warnings.size() == 1);  // code, not mathematics
+  const Json outside = {{"model_type", "llava"}, {"rotary_base", 5e5}, {"text_config", small("llama")}};
+  CHECK(parse(outside).notes.warnings.size() == 1);
 }
 
 TEST_CASE("model files: experts are refused under any name, none and one are allowed", "[models]") {

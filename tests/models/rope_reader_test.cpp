@@ -120,7 +120,7 @@ TEST_CASE("rope reader: kinds of layers have ropes of their own", "[models]") {
                 "gemma3_text");
   for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "smollm3", "granite"})
     for (const char* name : {"rope_parameters", "rope_scaling"})
-      for (const char* kind : {"full_attention", "sliding_attention"})
+      for (const char* kind : {"full_attention", "sliding_attention", "chunked_attention", "global"})
         check_refused({{name, {{kind, {{"rope_theta", 1e6}}}}}}, "has objects for kinds of layers, but ", type);
   check_refused({{"rope_local_base_freq", 1e4}}, "rope_local_base_freq", "llama", ErrorCode::unsupported);
 }
