@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "cache/database/files.h"
 #include "jit/base/descriptor.h"
@@ -42,11 +43,12 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (!file.is_open() || fstat(file.get(), &info) != 0) {
-    problem = errno == ELOOP ? fmt::format(
-                                   "key file {}: is a symbolic link, which is not followed; put a copy of the "
-                                   "key in its place",
-                                   path)
-                             : system_message("opened", path);
+    const int cause = errno;
+    std::error_code ignored;
+    problem = system_message("opened", path, cause);
+    if (std::filesystem::is_symlink(path, ignored))
+      problem =
+          fmt::format("key file {}: is a symbolic link, which is not followed; put a copy of the key there", path);
     return std::nullopt;
   }
   if (const std::string refusal = refusal_of(info); !refusal.empty()) {
