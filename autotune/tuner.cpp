@@ -52,7 +52,7 @@ bool has_all_binaries(const std::vector<Item>& items) {
 
 /// Writes the rows that records refer to again for each key with a bad record. A record is valid again if only such a
 /// row was damaged.
-void mend_keys(const std::vector<Item>& items, cache::TuningStore& store) {
+void repair_keys(const std::vector<Item>& items, cache::TuningStore& store) {
   for (const Item& item : items) {
     std::vector<cache::BadRecord> bad;
     store.records(item.key, &bad);
@@ -182,11 +182,11 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
     return report;
   }
   if (!decided && !store.is_writable())
-    throw Error(ErrorCode::io, store.status().empty() ? "cannot tune into " + store.path() + ": it is read-only"
-                                                      : store.status());
+    throw Error(ErrorCode::io,
+                store.status().empty() ? "cannot tune into " + store.path() + ": it is read-only" : store.status());
 
   const auto lock = lock_device(opened->info(), evidence, options, store);
-  mend_keys(items, store);
+  repair_keys(items, store);
   items = read_items();  // another process may have done part of the work while this one waited
   TuneOptions remaining = options;
   if (options.budget_s > 0) remaining.budget_s = std::max(1e-3, options.budget_s - seconds());

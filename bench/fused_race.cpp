@@ -37,11 +37,11 @@ Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
   return tensor;
 }
 
-void give_rows(const Meeting& meeting, const Tensor& own, const std::function<void*(size_t rank)>& place) {
+void give_rows(const RankContext& context, const Tensor& own, const std::function<void*(size_t rank)>& place) {
   for (size_t rank = 0; rank < kRaceRanks; ++rank)
     if (void* there = place(rank); there != own.data)
       std::memcpy(there, own.data, static_cast<size_t>(own.num_elements() * dtype_bytes(own.dtype)));
-  meeting.barrier.arrive_and_wait();
+  context.barrier.arrive_and_wait();
 }
 
 double largest_error(const Operand& result, const Operand& expected) {

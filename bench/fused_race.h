@@ -29,7 +29,7 @@ class FusedContestant {
 /// Rows [first, first + count) of an operand.
 Tensor rows_of(const Operand& operand, int64_t first, int64_t count);
 /// Copies this rank's rows to `place` of every rank. Returns after all ranks have copied.
-void give_rows(const Meeting& meeting, const Tensor& own, const std::function<void*(size_t rank)>& place);
+void give_rows(const RankContext& context, const Tensor& own, const std::function<void*(size_t rank)>& place);
 /// The largest error in a sample of `result`, relative to 1 + |expected value|. A NaN counts as 1e9.
 double largest_error(const Operand& result, const Operand& expected);
 

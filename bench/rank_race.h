@@ -37,14 +37,14 @@ class Racer {
 };
 
 /// The means by which a rank meets the others. All ranks make their racers at the same time.
-struct Meeting {
+struct RankContext {
   Fabric& fabric;
   std::vector<Racer*>& racers;  ///< by rank; complete before the first method runs
   std::barrier<>& barrier;
 };
 
 struct RankRace {
-  std::function<std::unique_ptr<Racer>(const Meeting&)> enter;
+  std::function<std::unique_ptr<Racer>(const RankContext&)> enter;
   double difference_limit;
   std::string operation;  ///< its name in gloo's script
   DType dtype;

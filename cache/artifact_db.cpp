@@ -22,7 +22,7 @@ namespace seqtile::cache {
 namespace {
 
 constexpr int kMaxBinaryBytes = 256 << 20;
-constexpr const char* kMending = ".mending";  // suffix of a damaged file that is being repaired
+constexpr const char* kRepairing = ".repairing";  // suffix of a damaged file that is being repaired
 constexpr int64_t kTouchIntervalUs = 24ll * 3600 * 1000000;
 
 int64_t unix_time_us() {
@@ -357,8 +357,8 @@ std::optional<ArtifactRepair> SqliteArtifactDb::take_over(const std::string& pat
 
 std::vector<ArtifactRepair> SqliteArtifactDb::repair() {
   file_.read(check_structure);
-  const std::string first = file_.path() + kMending;
-  if (file_.is_damaged() && !file_.move_aside(kMending)) return {};
+  const std::string first = file_.path() + kRepairing;
+  if (file_.is_damaged() && !file_.move_aside(kRepairing)) return {};
   std::vector<std::string> paths;  // more than one only after a run that was cut off
   for (std::string path = first; path != free_name(first); path = first + std::to_string(paths.size() + 1))
     paths.push_back(path);

@@ -12,7 +12,7 @@ namespace seqtile::autotune {
 namespace {
 
 constexpr size_t kPopulation = 8, kRandom = 2, kParents = 3;
-constexpr int kGenerations = 8, kPatience = 2;
+constexpr int kGenerations = 8, kMostStalled = 2;
 
 class Evolutionary final : public RememberingStrategy {
  public:
@@ -27,7 +27,7 @@ class Evolutionary final : public RememberingStrategy {
       const double best = best_time();
       stalled_ = best < best_seen_ * 0.99 ? 0 : stalled_ + 1;
       best_seen_ = std::min(best_seen_, best);
-      if (generation_ >= kGenerations || stalled_ >= kPatience) return batch;
+      if (generation_ >= kGenerations || stalled_ >= kMostStalled) return batch;
       add_children(batch);
     }
     for (size_t i = 0; i < kRandom && !ranked_.empty(); ++i) add(batch, random_() % ranked_.size());

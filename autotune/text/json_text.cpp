@@ -62,7 +62,7 @@ std::string syntax_error(std::string text) {
   constexpr std::string_view kParsing = "syntax error while parsing ";
   if (const size_t at = text.find(kParsing); at != std::string::npos)
     if (const size_t end = text.find(" - ", at); end != std::string::npos) text.erase(at, end + 3 - at);
-  return text + "; mend the place";
+  return text + "; correct the place";
 }
 
 /// A number that no double holds. The parser does not say where it stands.

@@ -1,10 +1,10 @@
 // autotune/tuning/search.cpp -- a search among the candidates of one bucket.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick (the recorded configuration, at first the default) runs in every round beside the candidates; what
-// counts is the ratio of a candidate's time to the yardstick's in the same round. Candidates are compared at the
-// bucket's hi; the best two are then verified there and race the yardstick again, at the middle and at lo: fresh
-// rounds, so that the luck that made a candidate the best of many does not count. It replaces the yardstick only if it
+// The baseline (the recorded configuration, at first the default) runs in every round beside the candidates; what
+// counts is the ratio of a candidate's time to the baseline's in the same round. Candidates are compared at the
+// bucket's hi; the best two are then verified there and race the baseline again, at the middle and at lo: fresh
+// rounds, so that the luck that made a candidate the best of many does not count. It replaces the baseline only if it
 // was faster by more than 1 % in every fresh round (seven rounds: error below 1 %; three for one that was 7 % faster in
 // all rounds before). Where a disturbed round stood in the way of a candidate whose median was faster, eight more
 // follow, and it needs all rounds but one. Among winners within 1 % the smaller hash is taken.
@@ -39,7 +39,7 @@ int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
 /// A candidate that was measured.
 struct TuningSession::Found {
   Config config;
-  double relative = 1;  ///< time over the yardstick's
+  double relative = 1;  ///< time over the baseline's
   double bound = 1;     ///< its upper bound
   std::vector<double> us;
   bool sliced = false;
@@ -47,10 +47,10 @@ struct TuningSession::Found {
 
 /// What a search has learnt.
 struct TuningSession::Measured {
-  std::optional<Config> yardstick;  ///< absent while no candidate works
-  bool has_incumbent = false;       ///< the yardstick is recorded (and verified in this bucket)
-  std::vector<double> yardstick_us;
-  double recalled_us = 0;  ///< the yardstick's time in an earlier run; 0: there is none
+  std::optional<Config> baseline;  ///< absent while no candidate works
+  bool is_recorded = false;        ///< the baseline is recorded (and verified in this bucket)
+  std::vector<double> baseline_us;
+  double recalled_us = 0;  ///< the baseline's time in an earlier run; 0: there is none
   bool sliced = false;
   std::map<std::string, Found> found;            ///< by config hash
   std::map<std::string, cache::TrialRow> known;  ///< trials of earlier runs
@@ -59,7 +59,7 @@ struct TuningSession::Measured {
   Refusals refusals;       ///< all failures, for people
 };
 
-/// What was chosen without the device competes as the first of the candidates; the yardstick is the default, measured
+/// What was chosen without the device competes as the first of the candidates; the baseline is the default, measured
 /// now. The store keeps the modelled record until the search has ended.
 void TuningSession::start_from_default(Item& item, BucketState& state, RankedSpace& space) {
   const auto chosen = std::find(space.configs.begin(), space.configs.end(), Config::parse(state.record->config_json));
@@ -88,9 +88,9 @@ void TuningSession::search(Item& item, BucketState& state) {
   Measured measured;
   measured.known = measured_trials(item, state.bucket);
   if (state.record) {
-    measured.yardstick = Config::parse(state.record->config_json);
-    measured.has_incumbent = compile_and_check(*measured.yardstick).ok();
-    if (!measured.has_incumbent) measured.yardstick.reset();
+    measured.baseline = Config::parse(state.record->config_json);
+    measured.is_recorded = compile_and_check(*measured.baseline).ok();
+    if (!measured.is_recorded) measured.baseline.reset();
   }
   recall(state, space, measured);
   // A search that was cut short stays open: its trials are stored and the next run goes on from them.
@@ -101,13 +101,13 @@ void TuningSession::search(Item& item, BucketState& state) {
 /// Trials of a search that was cut short compete again, by their stored medians.
 void TuningSession::recall(const BucketState& state, const RankedSpace& space, Measured& measured) const {
   for (const auto& [hash, row] : measured.known) measured.tried.insert(hash);
-  if (!measured.yardstick || state.record->origin != cache::Origin::fallback) return;
-  const auto base = measured.known.find(measured.yardstick->hash());
+  if (!measured.baseline || state.record->origin != cache::Origin::fallback) return;
+  const auto base = measured.known.find(measured.baseline->hash());
   if (base == measured.known.end() || base->second.median_us <= 0) return;
   measured.recalled_us = base->second.median_us;
   for (const Config& config : space.configs) {
     const auto row = measured.known.find(config.hash());
-    if (row == measured.known.end() || row->second.outcome != "ok" || config == *measured.yardstick) continue;
+    if (row == measured.known.end() || row->second.outcome != "ok" || config == *measured.baseline) continue;
     const double relative = row->second.median_us / base->second.median_us;
     measured.found.emplace(row->first, Found{config, relative, relative, {row->second.median_us}, false});
   }
@@ -117,12 +117,12 @@ bool TuningSession::search_batches(Item& item, BucketState& state, const RankedS
   const auto strategy = make_strategy(options_.strategy, space.configs, bucket_seed(options_.seed, item, state.bucket));
   std::map<std::string, size_t> positions;
   for (size_t i = 0; i < space.configs.size(); ++i) positions[space.configs[i].hash()] = i;
-  const std::string own = measured.yardstick ? measured.yardstick->hash() : "";
-  const auto yardstick_row = measured.known.find(own);
+  const std::string own = measured.baseline ? measured.baseline->hash() : "";
+  const auto baseline_row = measured.known.find(own);
   for (const auto& [hash, row] : measured.known) {
     const auto at = positions.find(hash);
     if (at == positions.end()) continue;
-    const double base = yardstick_row != measured.known.end() ? yardstick_row->second.median_us : 0;
+    const double base = baseline_row != measured.known.end() ? baseline_row->second.median_us : 0;
     strategy->tell(at->second, row.outcome == "ok" && base > 0 ? std::optional(row.median_us / base) : std::nullopt);
   }
   if (positions.contains(own)) strategy->tell(positions[own], 1.0);
@@ -133,11 +133,11 @@ bool TuningSession::search_batches(Item& item, BucketState& state, const RankedS
     if (is_over()) return false;
     std::vector<Config> configs;
     for (const size_t i : batch.candidates)
-      if (!measured.yardstick || space.configs[i] != *measured.yardstick) configs.push_back(space.configs[i]);
+      if (!measured.baseline || space.configs[i] != *measured.baseline) configs.push_back(space.configs[i]);
     measure_batch(item, state, std::move(configs), batch.rounds, measured);
     for (const size_t i : batch.candidates) {
       const auto found = measured.found.find(space.configs[i].hash());
-      const bool is_own = measured.yardstick && space.configs[i] == *measured.yardstick;
+      const bool is_own = measured.baseline && space.configs[i] == *measured.baseline;
       strategy->tell(i, is_own                          ? std::optional(1.0)
                         : found != measured.found.end() ? std::optional(found->second.relative)
                                                         : std::nullopt);
@@ -154,21 +154,21 @@ void TuningSession::measure_batch(Item& item, BucketState& state, std::vector<Co
     measured.found.erase(config.hash());
   };
   std::vector<Config> racing;
-  if (measured.yardstick) racing.push_back(*measured.yardstick);
+  if (measured.baseline) racing.push_back(*measured.baseline);
   const auto compiled = runner_.compile(batch);
   for (size_t i = 0; i < batch.size(); ++i) {
     const Verdict verdict = compiled[i].ok() ? runner_.check(batch[i]) : compiled[i];
     if (verdict.ok()) racing.push_back(batch[i]);
     else fail(batch[i], verdict);
   }
-  if (racing.empty() || (racing.size() == 1 && measured.yardstick)) return;
+  if (racing.empty() || (racing.size() == 1 && measured.baseline)) return;
 
   const MeasurePlan plan{state.bucket.hi, rounds, std::max(15, rounds), 0.4, true};
   const auto series = runner_.measure(racing, plan);
-  const bool first_is_new = !measured.yardstick;
-  if (first_is_new && series[0].verdict.ok()) measured.yardstick = racing[0];
+  const bool first_is_new = !measured.baseline;
+  if (first_is_new && series[0].verdict.ok()) measured.baseline = racing[0];
   if (series[0].verdict.ok()) {
-    measured.yardstick_us = series[0].us;
+    measured.baseline_us = series[0].us;
     measured.sliced = series[0].sliced;
   }
   for (size_t i = first_is_new ? 0 : 1; i < racing.size(); ++i) {
@@ -192,7 +192,7 @@ std::vector<TuningSession::Found> TuningSession::pick_finalists(Item& item, Buck
   for (auto& [hash, found] : measured.found) order.push_back(found);
   std::stable_sort(order.begin(), order.end(), [](const Found& a, const Found& b) { return a.relative < b.relative; });
   for (const Found& found : order) {
-    if (finalists.size() == kFinalists || (measured.has_incumbent && found.relative > 1 - kMargin / 2)) break;
+    if (finalists.size() == kFinalists || (measured.is_recorded && found.relative > 1 - kMargin / 2)) break;
     if (!finalists.empty() && found.relative > finalists[0].relative + kFinalistSpread) break;
     Verdict verdict = compile_and_check(found.config);
     if (verdict.ok()) verdict = runner_.check_bucket(found.config, state.bucket);
@@ -208,7 +208,7 @@ std::vector<TuningSession::Found> TuningSession::pick_finalists(Item& item, Buck
   return finalists;
 }
 
-/// `rounds` fresh rounds at every probe: by finalist and round the geometric mean of its ratios to the yardstick.
+/// `rounds` fresh rounds at every probe: by finalist and round the geometric mean of its ratios to the baseline.
 /// A round that is missing was not won.
 std::vector<std::vector<double>> TuningSession::race_finalists(const std::vector<Config>& racing,
                                                                const std::set<int64_t>& probes, int rounds) {
@@ -225,10 +225,10 @@ std::vector<std::vector<double>> TuningSession::race_finalists(const std::vector
   return ratios;
 }
 
-/// The finalist that beats the yardstick in fresh rounds, or nullptr.
-const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, const Config& yardstick,
+/// The finalist that beats the baseline in fresh rounds, or nullptr.
+const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, const Config& baseline,
                                                       const std::vector<Found>& finalists) {
-  std::vector<Config> racing{yardstick};
+  std::vector<Config> racing{baseline};
   bool clear = true;
   for (const Found& found : finalists) {
     racing.push_back(found.config);
@@ -259,7 +259,7 @@ const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, cons
 
 void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured) {
   const auto finalists = pick_finalists(item, state, measured);
-  if (finalists.empty() && !measured.has_incumbent) {
+  if (finalists.empty() && !measured.is_recorded) {
     state.failed = true;
     const std::string reasons = measured.refusals.text();  // none where earlier runs have tried all of them
     log_line(LogLevel::warning, fmt::format("{}: no candidate works{}{}; the view v_failed has each of them",
@@ -267,27 +267,26 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
     return;
   }
   const Found* winner = nullptr;
-  if (!measured.has_incumbent) winner = &finalists[0];
-  else if (!finalists.empty()) winner = run_finals(state.bucket, *measured.yardstick, finalists);
+  if (!measured.is_recorded) winner = &finalists[0];
+  else if (!finalists.empty()) winner = run_finals(state.bucket, *measured.baseline, finalists);
 
   ++report_.tunings;
-  if (!winner && state.record && measured.yardstick_us.empty()) {  // nothing new was measured: the record stands
+  if (!winner && state.record && measured.baseline_us.empty()) {  // nothing new was measured: the record stands
     cache::Record record = *state.record;
     record.origin = cache::Origin::tuned;
     record.space_hash = space.hash;
     publish(item, state, std::move(record));
     return;
   }
-  const Config& config = winner ? winner->config : *measured.yardstick;
+  const Config& config = winner ? winner->config : *measured.baseline;
   // The times of winner and baseline must be of one run. A run that has measured no batch takes both from an earlier
   // one.
-  std::vector<double> yardstick_us = measured.yardstick_us;
-  if (yardstick_us.empty() && measured.recalled_us > 0) yardstick_us = {measured.recalled_us};
-  const auto& us = winner ? winner->us : yardstick_us;
-  cache::Record record = make_record(state.bucket, config, space.hash, cache::Origin::tuned, us, yardstick_us);
-  if (state.record && state.record->median_us > 0 && measured.yardstick &&
-      *measured.yardstick != space.default_config) {
-    // The yardstick was an earlier winner: the default's time is carried over by the ratio of the two.
+  std::vector<double> baseline_us = measured.baseline_us;
+  if (baseline_us.empty() && measured.recalled_us > 0) baseline_us = {measured.recalled_us};
+  const auto& us = winner ? winner->us : baseline_us;
+  cache::Record record = make_record(state.bucket, config, space.hash, cache::Origin::tuned, us, baseline_us);
+  if (state.record && state.record->median_us > 0 && measured.baseline && *measured.baseline != space.default_config) {
+    // The baseline was an earlier winner: the default's time is carried over by the ratio of the two.
     record.default_us = state.record->default_us * record.default_us / state.record->median_us;
   }
   record.sliced = measured.sliced;

@@ -153,7 +153,7 @@ class TuningSession {
   std::vector<Found> pick_finalists(Item& item, BucketState& state, Measured& measured);
   std::vector<std::vector<double>> race_finalists(const std::vector<Config>& racing, const std::set<int64_t>& probes,
                                                   int rounds);
-  const Found* run_finals(const Bucket& bucket, const Config& yardstick, const std::vector<Found>& finalists);
+  const Found* run_finals(const Bucket& bucket, const Config& baseline, const std::vector<Found>& finalists);
   void decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
 
   struct RankLane;  // rank_finals.cpp

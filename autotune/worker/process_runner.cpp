@@ -341,7 +341,7 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
                        {"limit_s", plan.limit_s},
                        {"stop_losers", plan.stop_losers},
                        {"on_all_ranks", plan.on_all_ranks},
-                       {"deadline_s", limits_.measure_s / 4 + plan.limit_s}};
+                       {"timeout_s", limits_.measure_s / 4 + plan.limit_s}};
     Message reply;
     const double limit_s = limits_.measure_s + (plan.on_all_ranks ? 2 : 1) * plan.limit_s;
     const auto status = worker.ask(text(request), {}, reply, limit_s);

@@ -26,7 +26,7 @@ double now_us() {
 
 RankCall call_of(const RankRace& race, int rank) {
   RankCall call = race.op.on_rank(race.workload, rank, race.plan.length);
-  call.channel.deadline = std::chrono::nanoseconds(static_cast<int64_t>(race.deadline_s * 1e9));
+  call.channel.timeout = std::chrono::nanoseconds(static_cast<int64_t>(race.timeout_s * 1e9));
   return call;
 }
 

@@ -15,7 +15,7 @@ struct RankRace {
   std::span<const LoadedCandidate* const> candidates;
   MeasurePlan plan;
   bool cold;
-  double deadline_s;  ///< timeout of a wait for a peer
+  double timeout_s;  ///< timeout of a wait for a peer
 };
 
 /// Returns one series a candidate, with the microseconds of each round. Rank 0 sets `current` as Meter::measure does.

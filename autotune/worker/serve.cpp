@@ -195,7 +195,7 @@ nlohmann::json WorkerServer::measure(const Json& request) {
   for (const int64_t id : request.at("ids")) candidates.push_back(&state_->candidates.at(id));
   const MeasurePlan plan{request.at("length"),  request.at("min_rounds"),  request.at("max_rounds"),
                          request.at("limit_s"), request.at("stop_losers"), request.at("on_all_ranks")};
-  if (plan.on_all_ranks) return race(candidates, plan, request.at("deadline_s"));
+  if (plan.on_all_ranks) return race(candidates, plan, request.at("timeout_s"));
   if (!state_->meter)
     state_->meter =
         std::make_unique<Meter>(*state_->op, state_->workload, device(), *regions_, state_->policy.ends_with("-graph"));
@@ -205,10 +205,10 @@ nlohmann::json WorkerServer::measure(const Json& request) {
 /// A failed race is reported as a lost worker: a candidate that makes ranks time out, or ends one, is treated as a
 /// candidate that ends the worker.
 nlohmann::json WorkerServer::race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan,
-                                  double deadline_s) {
+                                  double timeout_s) {
   const bool is_cold = state_->policy.starts_with("cold");
   try {
-    return describe(race_ranks({*state_->op, state_->workload, candidates, plan, is_cold, deadline_s}, current_));
+    return describe(race_ranks({*state_->op, state_->workload, candidates, plan, is_cold, timeout_s}, current_));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::out_of_resources) throw;
     return {

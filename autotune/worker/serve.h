@@ -44,7 +44,7 @@ class WorkerServer {
   Json load(const Json& request, std::vector<std::byte> code);
   Json check(const Json& request);
   Json measure(const Json& request);
-  Json race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan, double deadline_s);
+  Json race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan, double timeout_s);
   /// The device of the current workload. A worker that only compiles never opens it.
   Device& device();
   void limit_memory(uint64_t headroom);

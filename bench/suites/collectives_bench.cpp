@@ -38,10 +38,10 @@ autotune::Workload workload_of(const Shape& shape) {
 
 class CollectiveRacer : public Racer {
  public:
-  CollectiveRacer(const Environment& environment, const Shape& shape, const Meeting& meeting)
+  CollectiveRacer(const Environment& environment, const Shape& shape, const RankContext& context)
       : shape_(shape),
-        meeting_(meeting),
-        rank_(meeting.fabric.rank()),
+        context_(context),
+        rank_(context.fabric.rank()),
         x_(shape.dtype, {shape.operation == "all_gather" ? shape.half() : shape.m, kColumns}),
         fused_y_(shape.dtype, {shape.operation == "reduce_scatter" ? shape.half() : shape.m, kColumns}),
         plain_y_(shape.dtype, {fused_y_.tensor().sizes[0], kColumns}),
@@ -50,7 +50,7 @@ class CollectiveRacer : public Racer {
     if (is_root())
       for (const Operand* y : {&fused_y_, &plain_y_}) std::memcpy(bytes_of(*y), bytes_of(x_), 2 * half_bytes());
     channel_ = std::make_unique<Channel>(
-        meeting.fabric, kernels::seqpar::channel_options(environment.registry(), {workload_of(shape)}, shape.m));
+        context.fabric, kernels::seqpar::channel_options(environment.registry(), {workload_of(shape)}, shape.m));
   }
 
   void run(const std::string& method) override {
@@ -80,7 +80,7 @@ class CollectiveRacer : public Racer {
  private:
   /// Whether this rank is the root of a broadcast. The broadcast is in place, as in gloo.
   bool is_root() const { return shape_.operation == "broadcast" && rank_ == 0; }
-  CollectiveRacer& racer(size_t rank) { return static_cast<CollectiveRacer&>(*meeting_.racers[rank]); }
+  CollectiveRacer& racer(size_t rank) { return static_cast<CollectiveRacer&>(*context_.racers[rank]); }
   size_t half_bytes() const { return static_cast<size_t>(shape_.half() * kColumns * dtype_bytes(shape_.dtype)); }
   static std::byte* bytes_of(const Operand& operand) { return operand.as<std::byte>(); }
 
@@ -98,11 +98,11 @@ class CollectiveRacer : public Racer {
                    shape_.half() * kColumns);
       if (is_all) std::memcpy(bytes_of(racer(static_cast<size_t>(1 - rank_)).plain_y_) + own, sums, half_bytes());
     }
-    meeting_.barrier.arrive_and_wait();
+    context_.barrier.arrive_and_wait();
   }
 
   const Shape shape_;
-  const Meeting meeting_;
+  const RankContext context_;
   const int rank_;
   Operand x_, fused_y_, plain_y_;
   TunedHandle handle_;
@@ -113,7 +113,9 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
                              const RunOptions& options) {
   environment.prepare_tuned(workload_of(shape), shape.m);
   RankRace race;
-  race.enter = [&](const Meeting& meeting) { return std::make_unique<CollectiveRacer>(environment, shape, meeting); };
+  race.enter = [&](const RankContext& context) {
+    return std::make_unique<CollectiveRacer>(environment, shape, context);
+  };
   race.difference_limit = 0;
   race.operation = shape.operation;
   race.dtype = shape.dtype, race.m = shape.m, race.n = kRaceRanks, race.k = kColumns;

@@ -39,10 +39,10 @@ autotune::Workload workload_of(const Shape& shape, int world_size) {
 
 class BackwardRacer : public Racer {
  public:
-  BackwardRacer(const Environment& environment, const Shape& shape, const Meeting& meeting)
+  BackwardRacer(const Environment& environment, const Shape& shape, const RankContext& context)
       : shape_(shape),
-        meeting_(meeting),
-        first_(meeting.fabric.rank() * shape.own_rows()),
+        context_(context),
+        first_(context.fabric.rank() * shape.own_rows()),
         alone_(std::move(make_thread_fabric(1).front())),
         narrow_(shape.dtype, {shape.m, shape.narrow}),
         gathered_(shape.dtype, {shape.m, shape.narrow}),
@@ -53,9 +53,9 @@ class BackwardRacer : public Racer {
         partial_(shape.dtype, {shape.m, shape.narrow}),
         fused_dw_(shape.dtype, weight_sizes()),
         plain_dw_(shape.dtype, weight_sizes()),
-        whole_op_(environment, meeting.fabric, workload_of(shape, kRaceRanks), shape.m),
+        whole_op_(environment, context.fabric, workload_of(shape, kRaceRanks), shape.m),
         local_op_(environment, *alone_, workload_of(shape, 1), shape.m) {
-    const auto seed = static_cast<uint64_t>(meeting.fabric.rank());
+    const auto seed = static_cast<uint64_t>(context.fabric.rank());
     narrow_.fill(1, 1);  // equal on all ranks: the same rows that a peer would send
     wide_.fill(seed + 2, 1);
     w_.fill(seed + 4, 1 / std::sqrt(static_cast<double>(shape.is_leading ? shape.own_wide() : shape.narrow)));
@@ -104,23 +104,23 @@ class BackwardRacer : public Racer {
     return {narrow, w_.tensor(), wide_.tensor(), result.tensor(), dw.tensor()};
   }
 
-  BackwardRacer& racer(size_t rank) { return static_cast<BackwardRacer&>(*meeting_.racers[rank]); }
+  BackwardRacer& racer(size_t rank) { return static_cast<BackwardRacer&>(*context_.racers[rank]); }
 
   void gather() {
-    give_rows(meeting_, rows_of(narrow_, first_, shape_.own_rows()),
+    give_rows(context_, rows_of(narrow_, first_, shape_.own_rows()),
               [&](size_t rank) { return rows_of(racer(rank).gathered_, first_, shape_.own_rows()).data; });
   }
   void reduce() {
-    meeting_.barrier.arrive_and_wait();  // all ranks have their partial sums
+    context_.barrier.arrive_and_wait();  // all ranks have their partial sums
     const auto of = [&](size_t rank) {
       return static_cast<std::byte*>(rows_of(racer(rank).partial_, first_, shape_.own_rows()).data);
     };
     add_elements(shape_.dtype, of(0), of(1), plain_.as<std::byte>(), shape_.own_rows() * shape_.narrow);
-    meeting_.barrier.arrive_and_wait();  // all ranks have read the partial sums
+    context_.barrier.arrive_and_wait();  // all ranks have read the partial sums
   }
 
   const Shape shape_;
-  const Meeting meeting_;
+  const RankContext context_;
   const int64_t first_;
   std::unique_ptr<Fabric> alone_;
   Operand narrow_, gathered_, wide_, w_, fused_, plain_, partial_, fused_dw_, plain_dw_;
@@ -131,7 +131,7 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
                              const std::vector<std::string>& selected, const RunOptions& options) {
   for (const int world_size : {1, kRaceRanks}) environment.prepare_tuned(workload_of(shape, world_size), shape.m);
   RankRace race;
-  race.enter = [&](const Meeting& meeting) { return std::make_unique<BackwardRacer>(environment, shape, meeting); };
+  race.enter = [&](const RankContext& context) { return std::make_unique<BackwardRacer>(environment, shape, context); };
   race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // 16-bit partial sums are rounded
   race.operation = operation;
   race.dtype = shape.dtype, race.m = shape.m, race.n = shape.wide, race.k = shape.narrow;

@@ -72,10 +72,10 @@ autotune::Workload exchange_workload(const Shape& shape) {
 
 class ProductRacer : public Racer {
  public:
-  ProductRacer(const Environment& environment, const Shape& shape, const Meeting& meeting)
+  ProductRacer(const Environment& environment, const Shape& shape, const RankContext& context)
       : shape_(shape),
-        meeting_(meeting),
-        rank_(meeting.fabric.rank()),
+        context_(context),
+        rank_(context.fabric.rank()),
         x_(shape.dtype, {shape.m, shape.own_k()}),
         w_(shape.dtype, {shape.own_n(), shape.own_k()}),
         gathered_(shape.dtype, {shape.m, shape.own_k()}),
@@ -83,9 +83,9 @@ class ProductRacer : public Racer {
         y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         expected_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         plain_(environment.prepare(linear_workload(shape))),
-        exchange_(environment, meeting.fabric, exchange_workload(shape), shape.m),
-        fused_(environment, meeting.fabric, fused_workload(shape, shape.dtype), shape.m),
-        fused_f32_(environment, meeting.fabric, fused_workload(shape, DType::f32), shape.m) {
+        exchange_(environment, context.fabric, exchange_workload(shape), shape.m),
+        fused_(environment, context.fabric, fused_workload(shape, shape.dtype), shape.m),
+        fused_f32_(environment, context.fabric, fused_workload(shape, DType::f32), shape.m) {
     x_.fill(1, 1);  // equal on all ranks: the same rows that a peer would send
     w_.fill(static_cast<uint64_t>(rank_) + 2, 1 / std::sqrt(static_cast<double>(shape.own_k())));
   }
@@ -148,28 +148,28 @@ class ProductRacer : public Racer {
     plain_.handle(tensors, shape_.m);
   }
 
-  ProductRacer& racer(size_t rank) { return static_cast<ProductRacer&>(*meeting_.racers[rank]); }
+  ProductRacer& racer(size_t rank) { return static_cast<ProductRacer&>(*context_.racers[rank]); }
 
   void give(const Operand& from, Operand ProductRacer::*to) {
     const int64_t first = shape_.first_row(rank_), count = shape_.own_rows(rank_);
-    give_rows(meeting_, rows_of(from, first, count),
+    give_rows(context_, rows_of(from, first, count),
               [&](size_t rank) { return rows_of(racer(rank).*to, first, count).data; });
   }
 
   void gather() { give(x_, &ProductRacer::gathered_); }
 
   void reduce() {
-    meeting_.barrier.arrive_and_wait();  // all ranks have their partial sums
+    context_.barrier.arrive_and_wait();  // all ranks have their partial sums
     const int64_t first = shape_.first_row(rank_) * shape_.n, count = shape_.own_rows(rank_) * shape_.n;
     const int64_t bytes = dtype_bytes(shape_.dtype), at = shape_.kind == Kind::scatter ? 0 : first;
     const auto of = [&](const Operand& operand, int64_t element) { return operand.as<std::byte>() + element * bytes; };
     add_elements(shape_.dtype, of(racer(0).whole_, first), of(racer(1).whole_, first), of(expected_, at), count);
-    meeting_.barrier.arrive_and_wait();  // all ranks have read the partial sums
+    context_.barrier.arrive_and_wait();  // all ranks have read the partial sums
     if (shape_.kind == Kind::all_reduce) give(expected_, &ProductRacer::expected_);
   }
 
   const Shape shape_;
-  const Meeting meeting_;
+  const RankContext context_;
   const int rank_;
   Operand x_, w_, gathered_, whole_, y_, expected_;
   TunedHandle plain_;
@@ -183,7 +183,7 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
   for (const DType transport : {shape.dtype, DType::f32})
     environment.prepare_tuned(fused_workload(shape, transport), shape.m);
   RankRace race;
-  race.enter = [&](const Meeting& meeting) { return std::make_unique<ProductRacer>(environment, shape, meeting); };
+  race.enter = [&](const RankContext& context) { return std::make_unique<ProductRacer>(environment, shape, context); };
   race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // 16-bit partial sums are rounded
   race.operation = kOperations[static_cast<int>(shape.kind)];
   race.dtype = shape.dtype, race.m = shape.m, race.n = shape.n, race.k = shape.k;

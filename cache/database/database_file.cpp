@@ -35,7 +35,7 @@ using std::chrono::milliseconds;
 // A reader gives up soon, since its caller serves a miss; a writer waits longer, since its measurement would be lost.
 // After a reader has given up, later readers hardly wait until one of them succeeds, so that many lookups cost one
 // wait.
-constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000}, kCourtesy{2};
+constexpr milliseconds kReadTimeout{250}, kLockedReadTimeout{5}, kWriteTimeout{5000}, kBackoff{2};
 
 // The size up to which the first write of a process checks the file's structure, because a write could spread damage.
 // In a larger file only the pages that are read anyway are checked; `seqtile cache check` and `cache build` check all
@@ -104,9 +104,9 @@ void DatabaseFile::report_locked(const std::string& line) {
 bool DatabaseFile::run(Purpose purpose, const Body& body) {
   const bool is_write = purpose == Purpose::write;
   // A writer that had to wait lets the other writers go first after its write.
-  if (is_write && std::exchange(was_contended_, false)) std::this_thread::sleep_for(kCourtesy);
-  patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
-  busy_deadline_ = std::chrono::steady_clock::now() + patience_;
+  if (is_write && std::exchange(was_contended_, false)) std::this_thread::sleep_for(kBackoff);
+  timeout_ = is_write ? kWriteTimeout : is_locked_ ? kLockedReadTimeout : kReadTimeout;
+  busy_deadline_ = std::chrono::steady_clock::now() + timeout_;
   try {
     try {
       return attempt(purpose, body);
@@ -139,7 +139,7 @@ bool DatabaseFile::attempt(Purpose purpose, const Body& body) {
 void DatabaseFile::roll_back_journal() {
   abandon_transaction();
   Connection writer(absolute_path(path_), SQLITE_OPEN_READWRITE | kOpenFlags);
-  sqlite3_busy_timeout(writer.get(), static_cast<int>(patience_.count()));
+  sqlite3_busy_timeout(writer.get(), static_cast<int>(timeout_.count()));
   number_of(writer, kUserVersion);  // SQLite rolls back before it reads
 }
 
@@ -157,7 +157,7 @@ void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
     counters_.busy++;
     is_locked_ = true;
     problem = fmt::format("locked by another process; {} after {} ms; try again when it is done",
-                          is_write ? "nothing is stored" : "a miss", patience_.count());
+                          is_write ? "nothing is stored" : "a miss", timeout_.count());
   } else if (error.is_damage()) {
     counters_.bad_files++;
     is_damaged_ = true;
@@ -172,10 +172,10 @@ void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
   report_locked(problem);
 }
 
-void DatabaseFile::condemn(const std::string& reason) {
+void DatabaseFile::disable(const std::string& reason) {
   disconnect();
   struct stat info {};
-  if (!path_.empty() && lstat(path_.c_str(), &info) == 0) condemned_ = info;
+  if (!path_.empty() && lstat(path_.c_str(), &info) == 0) disabled_ = info;
   problem_ = reason;
   counters_.bad_files++;
   report_locked(reason);
@@ -210,8 +210,8 @@ bool DatabaseFile::has_changed() const {
 }
 
 bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& info) {
-  if (condemned_ && exists && is_same_file(*condemned_, info)) return false;
-  condemned_.reset();
+  if (disabled_ && exists && is_same_file(*disabled_, info)) return false;
+  disabled_.reset();
   if (path_.empty()) {
     problem_ = "no path: neither a folder variable nor HOME is set; name a file, or set SEQTILE_CACHE_DIR";
     report_locked(problem_);
@@ -228,7 +228,7 @@ bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& 
     return false;
   }
   if (const std::string refusal = exists ? refusal_by_kind(path_, info) : ""; !refusal.empty()) {
-    condemn(refusal);
+    disable(refusal);
     return false;
   }
   return true;
@@ -256,7 +256,7 @@ bool DatabaseFile::connect(Purpose purpose) {
   } catch (const DatabaseError& error) {
     disconnect();
     if (!error.is_damage()) throw;
-    condemn(
+    disable(
         fmt::format("not a SQLite database, or one damaged beyond use ({}); it is left as it is; move it away or name "
                     "another file",
                     one_line(error.what(), kMaxReasonBytes)));
@@ -329,7 +329,7 @@ bool DatabaseFile::verify_identity() {
     return false;
   }
   counters_.foreign_files += is_foreign_;
-  condemn(std::string(problem_));
+  disable(std::string(problem_));
   return false;
 }
 
@@ -434,7 +434,7 @@ int DatabaseFile::on_busy(void* self, int) {
   file.was_contended_ = true;
   const auto now = steady_clock::now();
   if (now >= file.busy_deadline_) return 0;
-  const auto waited = std::chrono::duration_cast<milliseconds>(now - (file.busy_deadline_ - file.patience_));
+  const auto waited = std::chrono::duration_cast<milliseconds>(now - (file.busy_deadline_ - file.timeout_));
   const int64_t scatter = now.time_since_epoch().count() / 64 % 3000;
   std::this_thread::sleep_for(microseconds((500 + scatter) / (1 + waited.count() / 100)));
   return 1;
@@ -453,8 +453,8 @@ bool DatabaseFile::is_damaged() {
 
 std::optional<std::string> DatabaseFile::move_aside(const std::string& suffix) {
   const std::lock_guard lock(mutex_);
-  patience_ = kWritePatience;
-  busy_deadline_ = std::chrono::steady_clock::now() + patience_;
+  timeout_ = kWriteTimeout;
+  busy_deadline_ = std::chrono::steady_clock::now() + timeout_;
   try {
     if (!open(Purpose::read) || !is_damaged_) return std::nullopt;  // another process has put a sound file at the path
     connection_->execute(kBeginExclusive);  // rolls back a pending journal before the file's name changes

@@ -89,7 +89,7 @@ class DatabaseFile {
   void disconnect();
   void fail(Purpose purpose, const DatabaseError& error);
   /// Marks the present file as not usable; it is looked at again only when it changes.
-  void condemn(const std::string& reason);
+  void disable(const std::string& reason);
   std::string name() const;  ///< what the file is and its path, for messages
   void report_locked(const std::string& line);
   static int on_busy(void* self, int attempts);
@@ -100,7 +100,7 @@ class DatabaseFile {
   std::unique_ptr<Connection> connection_;
   pid_t owner_ = 0;  ///< the process that opened `connection_`
   bool is_damaged_ = false, is_locked_ = false, was_contended_ = false, was_checked_ = false;
-  std::optional<struct stat> condemned_;
+  std::optional<struct stat> disabled_;
   std::optional<struct stat> fixed_;  ///< state of the file when it was opened as immutable
   bool has_lost_marks_ = false;       ///< only the tables identify the file as ours
   bool is_foreign_ = false;           ///< the file belongs to another program or is the other kind of store
@@ -108,7 +108,7 @@ class DatabaseFile {
   std::string write_problem_;         ///< reason why rows cannot be written; cleared by a write
   std::string last_line_;
   FileCounters counters_;
-  std::chrono::milliseconds patience_{};
+  std::chrono::milliseconds timeout_{};
   std::chrono::steady_clock::time_point busy_deadline_;
 };
 

@@ -14,7 +14,7 @@ constexpr int kMaxRanks = 16;
 constexpr int kEpochBits = 48;  ///< upper bits of a flag; the 16 below are a hash of the operation and its length
 constexpr int64_t kEpochMask = (int64_t{1} << kEpochBits) - 1;
 constexpr int kHashBits = 16;
-constexpr int kNumberBits = 16;     ///< low bits of an operation's identity: its number on the channel
+constexpr int kOpIdBits = 16;       ///< low bits of an operation's identity: its number on the channel
 constexpr int64_t kFlagBytes = 32;  ///< from one flag to the next: each has a sector
 constexpr int kMaxPhases = 2;
 
@@ -23,19 +23,19 @@ enum Word : int64_t {
   claim,         ///< 1 once a program has begun to write the record
   rank,          ///< this rank's number
   capacity,      ///< rows that a segment of the staging holds
-  deadline_ns,   ///< how long a wait may take; negative: for ever, and peers are not awaited
+  timeout_ns,    ///< how long a wait may take; negative: for ever, and peers are not awaited
   parity_bytes,  ///< bytes of the staging for one parity, all phases and sources
   flags_per_source,
-  wait_function,                 ///< CPUs: the address of a WaitFunction
-  wait_context,                  ///< CPUs: the address of the context that the WaitFunction reads
-  record,                        ///< kRecordWords: why the channel was aborted
-  remote_ranks = 17,             ///< CPUs: a bit for each rank that is on another node
-  outbox,                        ///< address of the outbox for remote ranks, if there are any: jit/abi/outbox_block.h
-  outbox_entries,                ///< how many entries the outbox has room for
-  clock_function = 20,           ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
-  timeline,                      ///< the address of the timeline's events, or 0
-  timeline_events,               ///< how many events the timeline has room for
-  peers = 24,                    ///< for each rank num_peer_words words: addresses of its staging, flags and abort word
+  wait_function,        ///< CPUs: the address of a WaitFunction
+  wait_context,         ///< CPUs: the address of the context that the WaitFunction reads
+  record,               ///< kRecordWords: why the channel was aborted
+  remote_ranks = 17,    ///< CPUs: a bit for each rank that is on another node
+  proxy_queue,          ///< address of the proxy queue for remote ranks, if there are any: jit/abi/proxy_queue_block.h
+  proxy_queue_entries,  ///< how many entries the proxy queue has room for
+  clock_function = 20,  ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
+  timeline,             ///< the address of the timeline's events, or 0
+  timeline_events,      ///< how many events the timeline has room for
+  peers = 24,           ///< for each rank num_peer_words words: addresses of its staging, flags and abort word
   kept = peers + 3 * kMaxRanks,  ///< kept + r: address of the staging where this rank reads what rank r keeps for all
   num_words = kept + kMaxRanks
 };
@@ -48,7 +48,7 @@ enum RecordWord : int64_t { kind, operation, record_epoch, record_rank, peer, ti
 enum Outcome : int64_t {
   arrived = 0,
   mismatch = 1,   ///< the peer runs another operation or length in this epoch
-  timed_out = 2,  ///< the deadline has passed
+  timed_out = 2,  ///< the timeout has passed
   aborted = 3,    ///< another program or rank has given up before
   peer_died = 4,
   too_long = 5  ///< the call has more rows than its plan has room for

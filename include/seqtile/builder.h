@@ -318,7 +318,7 @@ class KernelBuilder {
           std::string scope = "gpu");
   /// The element. `order`: "relaxed" or "acquire".
   Var atomic_load(Var view, std::vector<Operand> offsets, std::string order = "acquire", std::string scope = "gpu");
-  /// Waits until the element is `value` or more, with acquire order and without a deadline.
+  /// Waits until the element is `value` or more, with acquire order and without a timeout.
   void wait_ge(Var view, std::vector<Operand> offsets, Operand value, std::string scope = "gpu");
   /// Waits for another rank: until the flag is `expected`, with acquire order, or the wait gives up. Returns a
   /// channel::Outcome (i64). Shapes: flags i64, expected i64 scalar, block [n] i64: the channel's control block.

@@ -44,9 +44,9 @@ class SymmetricMemory {
 };
 
 /// The queue in which a channel's kernels leave chunks for ranks of other nodes.
-class Outbox {
+class ProxyQueue {
  public:
-  virtual ~Outbox() = default;
+  virtual ~ProxyQueue() = default;
   virtual uint64_t address() const = 0;
   virtual int64_t num_entries() const = 0;
   /// A bit for each rank of another node.
@@ -62,9 +62,9 @@ class Fabric {
   virtual std::string kind() const = 0;
   virtual Device& device() = 0;
   /// The timeout of this rank's collective calls; 600 s where it is not set. Kernels have a timeout of their own, the
-  /// channel's deadline.
-  virtual void set_patience(std::chrono::nanoseconds patience) {
-    patience_ = std::min<std::chrono::nanoseconds>(patience, std::chrono::hours(24 * 365));  // the clock adds it up
+  /// channel's timeout.
+  virtual void set_timeout(std::chrono::nanoseconds timeout) {
+    timeout_ = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));  // the clock adds it up
   }
   /// Collective: returns the text of every rank, by rank. Errors: aborted where a rank has died or left; timeout, which
   /// names the ranks that have not come. After a timeout this rank has left.
@@ -74,18 +74,19 @@ class Fabric {
   /// The function by which kernels of a CPU wait for a flag; null where the device's code waits by itself.
   virtual channel::WaitFunction wait_function() const { return nullptr; }
   virtual const void* wait_context() const { return nullptr; }
-  /// The outbox of a channel with this staging, these flags and this abort word, all memory of this fabric. Null where
-  /// all ranks are on one node.
-  virtual std::unique_ptr<Outbox> open_outbox(const SymmetricMemory& /*staging*/, const SymmetricMemory& /*flags*/,
-                                              const SymmetricMemory& /*abort*/) {
+  /// The proxy queue of a channel with this staging, these flags and this abort word, all memory of this fabric. Null
+  /// where all ranks are on one node.
+  virtual std::unique_ptr<ProxyQueue> open_proxy_queue(const SymmetricMemory& /*staging*/,
+                                                       const SymmetricMemory& /*flags*/,
+                                                       const SymmetricMemory& /*abort*/) {
     return nullptr;
   }
 
  protected:
-  std::chrono::nanoseconds patience() const { return patience_; }
+  std::chrono::nanoseconds timeout() const { return timeout_; }
 
  private:
-  std::chrono::nanoseconds patience_ = std::chrono::seconds(600);
+  std::chrono::nanoseconds timeout_ = std::chrono::seconds(600);
 };
 
 /// `world_size` ranks for as many threads of this process. Each rank's device has `num_threads` threads.
@@ -98,11 +99,11 @@ std::vector<std::unique_ptr<Fabric>> make_sim_fabric(std::string_view target, in
 
 /// `world_size` ranks that share `gpu`, real or simulated, for as many threads of this process. The launches of all
 /// ranks become one launch; kernels are compiled for it (GpuLaunch::ranks_in_launch). A rank's launch returns when
-/// every rank has made its call. If for `patience` no further rank comes, the waiting ranks go on without the rest.
+/// every rank has made its call. If for `timeout` no further rank comes, the waiting ranks go on without the rest.
 /// Nothing can be captured. The kind is "virtual:sm_80". Errors: invalid_argument; unsupported where the device is no
 /// GPU. Errors of launches: invalid_argument, on all ranks, where ranks launch different kernels.
 std::vector<std::unique_ptr<Fabric>> make_virtual_fabric(std::shared_ptr<Device> gpu, int world_size,
-                                                         std::chrono::nanoseconds patience = std::chrono::seconds(10));
+                                                         std::chrono::nanoseconds timeout = std::chrono::seconds(10));
 
 /// Ranks that are processes: makes the memory that the ranks will share. Returns a descriptor for them to inherit; the
 /// caller closes it when all ranks have joined. Errors: invalid_argument, out_of_resources.
@@ -125,7 +126,7 @@ std::unique_ptr<Fabric> survivors_of(Fabric& fabric, std::chrono::nanoseconds ti
 /// Collective: gives each rank of `hosts` (threads of a process, or processes, also those of MPI) a GPU of its own;
 /// this rank gets cuda:`gpu`. Threads reach peers by peer access, processes by CUDA's memory handles. The kind names
 /// the code, "cuda:sm_90a". Kernels wait for each other, so no two ranks share a GPU. If a process dies, its peers
-/// learn it from the channel's deadline.
+/// learn it from the channel's timeout.
 /// Errors, on all ranks alike: driver (there is none, or no such GPU), unsupported (GPUs that cannot reach each other,
 /// some ranks in one process and some not), invalid_argument (GPUs of different kinds, two ranks on one).
 std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> hosts, int gpu);
@@ -140,7 +141,7 @@ struct ChannelOptions {
   int64_t capacity = 0;       ///< rows of all ranks of the longest call
   int64_t staging_bytes = 0;  ///< for one parity
   int64_t flags_per_source = 1;
-  std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< how long a wait for a peer may take
+  std::chrono::nanoseconds timeout = std::chrono::seconds(600);  ///< how long a wait for a peer may take
   bool awaits_peers = true;  ///< false: kernels do not wait for peers, for benchmarks of what waiting costs
   uint64_t first_epoch = 0;  ///< for tests of the wrap-around
   /// Further values that all ranks must agree on, by name. They are compared first.
@@ -151,7 +152,7 @@ struct ChannelOptions {
 struct AbortRecord {
   channel::Outcome kind;
   int64_t operation, epoch, rank, peer, tile, expected, seen;
-  int64_t deadline_ns = 0;  ///< how long the wait could take
+  int64_t timeout_ns = 0;  ///< how long the wait could take
   /// One line for people; `name` is the operation's.
   std::string text(std::string_view name = "operation") const;
 };
@@ -193,9 +194,9 @@ class Channel {
   /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order. `name`
   /// is for people.
   int64_t add_operation(std::string_view name);
-  /// The room that operation `number` needs for calls of so many rows: reserve() asks for it.
-  void note_needs(int64_t number, std::function<ChannelOptions(int64_t max_rows)> needs) {
-    needs_[number] = std::move(needs);
+  /// The room that operation `op_id` needs for calls of so many rows: reserve() asks for it.
+  void note_needs(int64_t op_id, std::function<ChannelOptions(int64_t max_rows)> needs) {
+    needs_[op_id] = std::move(needs);
   }
   /// The number of launches that have ended. Waits for the launches before.
   uint64_t epoch();
@@ -220,7 +221,7 @@ class Channel {
   bool is_captured_ = false;
   DeviceBuffer block_;
   std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;
-  std::unique_ptr<Outbox> outbox_;  ///< where some ranks are on other nodes; goes before the memory
+  std::unique_ptr<ProxyQueue> proxy_queue_;  ///< where some ranks are on other nodes; goes before the memory
 };
 
 // A timeline shows when the kernels of a channel do what: programs begin and end, flags are sent, awaited, arrive.

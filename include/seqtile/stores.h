@@ -196,7 +196,7 @@ class ArtifactDb : public ArtifactStore {
   virtual std::string status() const = 0;
   virtual ArtifactCounters counters() const = 0;
   /// Searches the whole file for damage. A damaged file is moved aside, and a new file takes over the readable
-  /// binaries. A repair that was cut off continues: until it is complete, the old file's name ends in ".mending".
+  /// binaries. A repair that was cut off continues: until it is complete, the old file's name ends in ".repairing".
   /// Returns an empty list for a sound file and for a file that cannot be moved; status() then gives the reason.
   virtual std::vector<ArtifactRepair> repair() = 0;
   /// The number of binaries under keys of other users.

@@ -120,13 +120,13 @@ RankHandle::RankHandle(Engine& engine, autotune::Workload workload, std::span<co
     : workload_(std::move(workload)),
       shares_(shares),
       channel_(&channel),
-      number_(channel.add_operation(workload_.operation)),
-      handle_(prepare_on_all(engine, workload_, shares_, channel, number_)),
+      op_id_(channel.add_operation(workload_.operation)),
+      handle_(prepare_on_all(engine, workload_, shares_, channel, op_id_)),
       cut_(handle_, channel.fabric()) {}
 
 void RankHandle::refresh(Engine& engine) {
   refresh_on_all(engine, *channel_);
-  handle_ = prepare_on_all(engine, workload_, shares_, *channel_, number_);
+  handle_ = prepare_on_all(engine, workload_, shares_, *channel_, op_id_);
 }
 
 void RankHandle::add_channel(Call& call) const {
@@ -137,7 +137,7 @@ void RankHandle::operator()(Call call, Stream stream) const {
   add_channel(call);
   name_errors(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
-  handle_(call.tensors(), call.length, {&number_, 1}, stream);
+  handle_(call.tensors(), call.length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
 }
 
@@ -145,7 +145,7 @@ void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
   add_channel(call);
   name_errors(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
-  handle_.call_as(capacity, call.tensors(), call.length, {&number_, 1}, stream);
+  handle_.call_as(capacity, call.tensors(), call.length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
 }
 
@@ -153,7 +153,7 @@ std::shared_ptr<const void> RankHandle::capture(Call call, const int64_t* device
   add_channel(call);
   name_errors(workload_.operation, [&] { cut_.check_capture(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
-  auto captured = handle_.capture(call.tensors(), call.length, device_length, {&number_, 1}, stream);
+  auto captured = handle_.capture(call.tensors(), call.length, device_length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
   channel_->note_capture();
   return captured;

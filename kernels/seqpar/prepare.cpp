@@ -13,14 +13,15 @@
 namespace seqtile::kernels::seqpar {
 namespace {
 
-fabric::Wishes wishes_of(const autotune::Workload& workload, std::span<const std::string_view> shares, int64_t number) {
-  fabric::Wishes wishes{{"operation", workload.operation}};  // first: it says more than its arguments
+fabric::Arguments arguments_of(const autotune::Workload& workload, std::span<const std::string_view> shares,
+                               int64_t op_id) {
+  fabric::Arguments arguments{{"operation", workload.operation}};  // first: it says more than its arguments
   const autotune::Fields common = common_arguments(workload, shares);
   for (const auto& [name, value] : common.values())
     if (name != "operation")
-      wishes.emplace_back(name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
-  wishes.emplace_back("the number of operations before it", std::to_string(number));
-  return wishes;
+      arguments.emplace_back(name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
+  arguments.emplace_back("the number of operations before it", std::to_string(op_id));
+  return arguments;
 }
 
 /// A line for each run of buckets with the same choice: how many, and what.
@@ -70,7 +71,7 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
 }
 
 /// Collective: room in the channel for calls of the operation, now and when the channel grows.
-void make_room(const Handle& handle, Channel& channel, int64_t number) {
+void make_room(const Handle& handle, Channel& channel, int64_t op_id) {
   const auto needs_of = [workload = handle.workload(), on_rank = handle.operation().on_rank](int64_t max_rows) {
     return on_rank(workload, 0, max_rows).channel;
   };
@@ -83,21 +84,21 @@ void make_room(const Handle& handle, Channel& channel, int64_t number) {
   if (needs.staging_bytes > channel.options().staging_bytes ||
       needs.flags_per_source > channel.options().flags_per_source)
     channel.reserve(needs);
-  channel.note_needs(number, needs_of);
+  channel.note_needs(op_id, needs_of);
 }
 
 }  // namespace
 
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
-                      Channel& channel, int64_t number) {
+                      Channel& channel, int64_t op_id) {
   Fabric& fabric = channel.fabric();
   Handle own, settled;
   const auto unprepared = fabric::problem_in([&] {
     check_channel(workload, channel);
     own = engine.prepare(workload);
   });
-  fabric::agree(fabric, "a fused operation", wishes_of(workload, shares, number), unprepared);
-  make_room(own, channel, number);
+  fabric::agree(fabric, "a fused operation", arguments_of(workload, shares, op_id), unprepared);
+  make_room(own, channel, op_id);
   const Handle::Choices choices = own.choices();
   const std::string first = fabric.all_gather(fabric.rank() == 0 ? encode(choices) : "").front();
   const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(workload, choices, decode(first))); });

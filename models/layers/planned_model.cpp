@@ -383,11 +383,11 @@ class PlannedModelMaker : PlanShares {
     for (PlannedStep& step : made_.steps_) {
       const auto [place, is_new] = first.try_emplace(step.operation + step.workload.json(), &step);
       if (!is_new) {
-        step.number = place->second->number;
+        step.op_id = place->second->op_id;
         step.handle = place->second->handle;
       } else if (step.communicates) {
-        step.number = made_.channel_->add_operation(step.operation);
-        step.handle = seqpar::prepare_on_all(engine_, step.workload, step.shares, *made_.channel_, step.number);
+        step.op_id = made_.channel_->add_operation(step.operation);
+        step.handle = seqpar::prepare_on_all(engine_, step.workload, step.shares, *made_.channel_, step.op_id);
       } else {
         step.handle = engine_.prepare(step.workload);
       }
@@ -430,7 +430,7 @@ int64_t PlannedModel::position_of(int64_t row) const {
 }
 
 void PlannedModel::run_step(const PlannedStep& step) const {
-  if (step.communicates) step.handle(step.tensors, step.length, {&step.number, 1});
+  if (step.communicates) step.handle(step.tensors, step.length, {&step.op_id, 1});
   else step.handle(step.tensors, step.length);
 }
 

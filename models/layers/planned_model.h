@@ -32,7 +32,7 @@ struct PlannedStep {
   bool communicates = false;
   std::span<const std::string_view> shares{};  ///< fields by which ranks may differ
   std::vector<Tensor> tensors{};
-  int64_t length = 0, number = 0;
+  int64_t length = 0, op_id = 0;
   Handle handle{};
 };
 

@@ -395,7 +395,7 @@ TEST_CASE("artifact store: a take-over that was cut off is gone on with", "[cach
   int64_t readable = 0;
   for (int i = 0; i < 40; ++i) readable += paths.open()->load(sample_artifact_key(i)).has_value();
   // A process that was killed during the repair leaves a renamed file and a few rows in the new one.
-  std::filesystem::rename(paths.database, paths.database + ".mending");
+  std::filesystem::rename(paths.database, paths.database + ".repairing");
   for (int i = 0; i < 3; ++i) paths.open()->store(sample_artifact_key(i), sample_binary(i, 4000));
   const auto check_taken_over = [&](size_t files) {
     auto store = paths.open();
@@ -403,7 +403,7 @@ TEST_CASE("artifact store: a take-over that was cut off is gone on with", "[cach
     REQUIRE(repairs.size() == files);
     for (const auto& repair : repairs) CHECK((repair.is_whole && repair.kept == readable));
     CHECK(read_bytes(paths.database + ".damaged") == damaged);
-    CHECK_FALSE(std::filesystem::exists(paths.database + ".mending"));
+    CHECK_FALSE(std::filesystem::exists(paths.database + ".repairing"));
     int64_t loaded = 0;
     for (int i = 3; i < 40; ++i) loaded += store->load(sample_artifact_key(i)).has_value();
     CHECK(loaded >= readable - 3);
@@ -411,7 +411,7 @@ TEST_CASE("artifact store: a take-over that was cut off is gone on with", "[cach
   };
   check_taken_over(1);
   // A repair was cut off, and the new file is damaged too.
-  std::filesystem::rename(paths.database + ".damaged", paths.database + ".mending");
+  std::filesystem::rename(paths.database + ".damaged", paths.database + ".repairing");
   write_bytes(paths.database, damaged);
   check_taken_over(2);
   CHECK(read_bytes(paths.database + ".damaged2") == damaged);
@@ -421,11 +421,11 @@ TEST_CASE("artifact store: what cannot be taken over yet stays for the next time
   const Paths paths;
   for (int i = 0; i < 40; ++i) paths.open()->store(sample_artifact_key(i), sample_binary(i, 4000));
   damage_a_page(paths.database);
-  std::filesystem::rename(paths.database, paths.database + ".mending");
+  std::filesystem::rename(paths.database, paths.database + ".repairing");
   {
     const auto repairs = paths.open(1000)->repair();  // the limit keeps no binary of that size
     REQUIRE(repairs.size() == 1);
-    CHECK((!repairs[0].is_whole && repairs[0].kept == 0 && repairs[0].moved_to == paths.database + ".mending"));
+    CHECK((!repairs[0].is_whole && repairs[0].kept == 0 && repairs[0].moved_to == paths.database + ".repairing"));
   }
   const auto repairs = paths.open()->repair();
   REQUIRE(repairs.size() == 1);

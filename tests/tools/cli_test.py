@@ -1456,7 +1456,7 @@ class Ranks(Cli):
         self.assertRegex(said, "the process of a rank has ended early: .*died")
 
     def test_a_rank_that_stalls_ends_the_others(self):
-        code, said = self.signal_a_rank(signal.SIGSTOP, "--deadline", "2s")
+        code, said = self.signal_a_rank(signal.SIGSTOP, "--timeout", "2s")
         self.assertEqual(code, 3, said)
         self.assertRegex(said, "gave up waiting for rank .* within 2 s: operation [0-9]+, .* of "
                                "|waited (2|30) s for rank")  # 30 s: a rank waits in preparation
@@ -1509,7 +1509,7 @@ class Ranks(Cli):
         self.assertRegex(run.out, "nothing was executed; cover these lengths with `seqtile prewarm .*--ranks 2 --fabric")
 
     def test_a_rank_that_waits_too_long(self):
-        run = self.seqtile("replay", *self.ranks, *self.lengths, "--requests", "trace.csv", "--execute", "1s", "--deadline",
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--requests", "trace.csv", "--execute", "1s", "--timeout",
                            "0.000001")
         self.assert_line(run, 3, "gave up waiting for rank .* within 1e-06 s: operation [0-9]+, .* of ")
 
@@ -1526,8 +1526,8 @@ class Ranks(Cli):
                                (["--ranks", "3"], "3 ranks: the model has 2 attention heads to cut.*at most 2 ranks")):
             for command in (["prewarm"], ["prove"], ["replay", "--requests", "trace.csv"]):
                 self.assert_line(self.seqtile(*command, *plain, *flags), 2, pattern)
-        self.assert_line(self.seqtile("replay", "--requests", "trace.csv", *plain, "--deadline", "1s"), 2,
-                         "--deadline 1s: one rank waits for nobody; add --ranks 2")
+        self.assert_line(self.seqtile("replay", "--requests", "trace.csv", *plain, "--timeout", "1s"), 2,
+                         "--timeout 1s: one rank waits for nobody; add --ranks 2")
         self.assert_line(self.seqtile("prewarm", "--lengths", "1..8", "--ranks", "2"), 2, "--model")
         self.assert_line(self.seqtile("prewarm", *plain, "--ranks", "2", "--fabric", "mpi"), 2,
                          "--fabric mpi: replay, prove and timeline run on the ranks of mpirun")
@@ -2054,13 +2054,13 @@ class BadInput(Cli):
         self.assert_line(run, 3, r"torn_artifacts\.db: damaged.*nothing is written; `seqtile cache build`")
         self.assertEqual(self.content("torn_artifacts.db"), content)
         build = ["cache", "build", "--device", "h200", *stores, "--json"]
-        mended = self.seqtile(*build)
-        self.assertEqual(mended.code, 0, mended.err)
-        self.assertIn("it is now torn_artifacts.db.damaged", mended.out)
+        repaired = self.seqtile(*build)
+        self.assertEqual(repaired.code, 0, repaired.err)
+        self.assertIn("it is now torn_artifacts.db.damaged", repaired.out)
         self.assertEqual(self.content("torn_artifacts.db.damaged"), content)
-        self.assertEqual(mended.json()["binaries"], 2)
+        self.assertEqual(repaired.json()["binaries"], 2)
         # The files are now as a killed build leaves them.
-        os.rename(self.path("torn_artifacts.db.damaged"), self.path("torn_artifacts.db.mending"))
+        os.rename(self.path("torn_artifacts.db.damaged"), self.path("torn_artifacts.db.repairing"))
         self.assertIn("it is now torn_artifacts.db.damaged", self.seqtile(*build).out)
         self.assertEqual(self.seqtile(*build).json()["compiled"], 0)
 

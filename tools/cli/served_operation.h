@@ -27,7 +27,7 @@ struct ServedOperation {
   Phase phase = Phase::prefill;  ///< for Role::attention
   Handle handle;
   int rank = 0, world_size = 1;
-  int64_t number = -1;  ///< op id on the ranks' channel; -1: the operation does not communicate
+  int64_t op_id = -1;  ///< op id on the ranks' channel; -1: the operation does not communicate
 
   /// The number of tokens of `call` that the rank owns.
   int64_t own_rows_in(const PlannedCall& call) const {

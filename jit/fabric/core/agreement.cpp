@@ -11,11 +11,11 @@ namespace seqtile::fabric {
 namespace {
 
 /// A line with the problem, its code first; then a line for each value.
-std::string encode(const Wishes& wishes, const std::optional<Error>& problem) {
+std::string encode(const Arguments& arguments, const std::optional<Error>& problem) {
   std::string text;
   if (problem) text = fmt::format("{} {}", static_cast<int>(problem->code()), problem->what());
   std::replace(text.begin(), text.end(), '\n', ' ');
-  for (const auto& [name, value] : wishes) text += fmt::format("\n{}={}", name, value);
+  for (const auto& [name, value] : arguments) text += fmt::format("\n{}={}", name, value);
   return text;
 }
 
@@ -24,19 +24,19 @@ struct Statement {
     std::istringstream lines(text);
     std::getline(lines, problem);
     for (std::string line; std::getline(lines, line);)
-      wishes.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
+      arguments.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
   }
   std::string value(const std::string& name) const {
-    const auto found = std::ranges::find(wishes, name, &Wishes::value_type::first);
-    return found == wishes.end() ? "none" : found->second;
+    const auto found = std::ranges::find(arguments, name, &Arguments::value_type::first);
+    return found == arguments.end() ? "none" : found->second;
   }
   std::string problem;
-  Wishes wishes;
+  Arguments arguments;
 };
 
 void check_same(const std::string& what, size_t rank, const Statement& first, const Statement& other) {
-  const auto check = [&](const Wishes& wishes) {
-    for (const auto& [name, value] : wishes) {
+  const auto check = [&](const Arguments& arguments) {
+    for (const auto& [name, value] : arguments) {
       const std::string wanted = first.value(name), got = other.value(name);
       if (wanted != got)
         throw Error(ErrorCode::invalid_argument,
@@ -44,15 +44,15 @@ void check_same(const std::string& what, size_t rank, const Statement& first, co
                                 rank, wanted));
     }
   };
-  check(first.wishes);
-  check(other.wishes);
+  check(first.arguments);
+  check(other.arguments);
 }
 
 }  // namespace
 
-void agree(Fabric& fabric, const std::string& what, const Wishes& wishes, const std::optional<Error>& problem) {
+void agree(Fabric& fabric, const std::string& what, const Arguments& arguments, const std::optional<Error>& problem) {
   std::vector<Statement> statements;
-  for (const std::string& text : fabric.all_gather(encode(wishes, problem))) statements.emplace_back(text);
+  for (const std::string& text : fabric.all_gather(encode(arguments, problem))) statements.emplace_back(text);
   for (size_t rank = 1; rank < statements.size(); ++rank) check_same(what, rank, statements[0], statements[rank]);
   for (size_t rank = 0; rank < statements.size(); ++rank) {
     const std::string& text = statements[rank].problem;

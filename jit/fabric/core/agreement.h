@@ -15,12 +15,12 @@
 namespace seqtile::fabric {
 
 /// Values that a rank asks for, by name. No line breaks.
-using Wishes = std::vector<std::pair<std::string, std::string>>;
+using Arguments = std::vector<std::pair<std::string, std::string>>;
 
-/// Collective: returns if all ranks have equal `wishes` and no rank has a problem. Errors, the same on all ranks:
+/// Collective: returns if all ranks have equal `arguments` and no rank has a problem. Errors, the same on all ranks:
 /// invalid_argument for the first value that differs from rank 0's (names the rank and both values), else the problem
 /// of the first rank that has one.
-void agree(Fabric& fabric, const std::string& what, const Wishes& wishes,
+void agree(Fabric& fabric, const std::string& what, const Arguments& arguments,
            const std::optional<Error>& problem = std::nullopt);
 
 /// Runs `work` and returns the exception that it throws, as an Error (internal for other exceptions); else nothing.

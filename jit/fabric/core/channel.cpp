@@ -20,20 +20,20 @@ std::vector<int64_t> initial_flags(size_t bytes, uint64_t epoch) {
   return std::vector<int64_t>(bytes / sizeof(int64_t), static_cast<int64_t>(epoch << channel::kHashBits));
 }
 
-fabric::Wishes wishes_of(const ChannelOptions& options) {
-  fabric::Wishes wishes = options.agreed;
-  wishes.emplace_back("capacity", std::to_string(options.capacity));
-  wishes.emplace_back("staging_bytes", std::to_string(options.staging_bytes));
-  wishes.emplace_back("flags_per_source", std::to_string(options.flags_per_source));
-  return wishes;
+fabric::Arguments arguments_of(const ChannelOptions& options) {
+  fabric::Arguments arguments = options.agreed;
+  arguments.emplace_back("capacity", std::to_string(options.capacity));
+  arguments.emplace_back("staging_bytes", std::to_string(options.staging_bytes));
+  arguments.emplace_back("flags_per_source", std::to_string(options.flags_per_source));
+  return arguments;
 }
 
 std::optional<Error> problem_of(const ChannelOptions& options) {
   static constexpr int64_t kMost = int64_t{1} << 40;  // rows, bytes and flags: sums and products of them stay numbers
   const auto is_possible = [](int64_t value, int64_t least) { return value >= least && value <= kMost; };
-  if (options.deadline.count() < 0)
+  if (options.timeout.count() < 0)
     return Error(ErrorCode::invalid_argument,
-                 fmt::format("a channel with a deadline of {} ns: it may not be negative", options.deadline.count()));
+                 fmt::format("a channel with a timeout of {} ns: it may not be negative", options.timeout.count()));
   const auto refusal = [](const char* what, int64_t value, int64_t least) {
     return Error(ErrorCode::invalid_argument,
                  fmt::format("a channel with {} {}: from {} to {} are possible; give it another capacity", value, what,
@@ -61,9 +61,9 @@ ErrorCode error_code_of(channel::Outcome kind) {
 
 Channel::Channel(Fabric& fabric, const ChannelOptions& options)
     : fabric_(fabric), options_(options), block_(fabric.device().memory(), kBlockBytes) {
-  fabric::Wishes wishes = wishes_of(options);
-  wishes.emplace_back("first_epoch", std::to_string(options.first_epoch));
-  fabric::agree(fabric, "a channel", wishes, problem_of(options));
+  fabric::Arguments arguments = arguments_of(options);
+  arguments.emplace_back("first_epoch", std::to_string(options.first_epoch));
+  fabric::agree(fabric, "a channel", arguments, problem_of(options));
   renew_memory(options, options.first_epoch);
 }
 
@@ -76,7 +76,7 @@ void Channel::reserve(const ChannelOptions& wanted) {
   std::optional<Error> problem = fabric::problem_in([&] {
     done = epoch(), is_aborted = read_abort_word() != 0;
     if (wanted.capacity <= options_.capacity) return;
-    for (const auto& [number, needs] : needs_) {
+    for (const auto& [op_id, needs] : needs_) {
       const ChannelOptions needed = needs(wanted.capacity);
       least.staging_bytes = std::max(least.staging_bytes, needed.staging_bytes);
       least.flags_per_source = std::max(least.flags_per_source, needed.flags_per_source);
@@ -89,9 +89,9 @@ void Channel::reserve(const ChannelOptions& wanted) {
                     "before the first capture, or reset() it and capture anew");
   if (is_aborted)
     problem = Error(ErrorCode::aborted, "a channel that was aborted does not grow; reset() makes it usable again");
-  fabric::Wishes wishes = wishes_of(least);
-  wishes.emplace_back("the number of launches so far", std::to_string(done));
-  fabric::agree(fabric_, "Channel::reserve", wishes, problem);
+  fabric::Arguments arguments = arguments_of(least);
+  arguments.emplace_back("the number of launches so far", std::to_string(done));
+  fabric::agree(fabric_, "Channel::reserve", arguments, problem);
   const auto grow = [](int64_t& has, int64_t wanted) { return wanted > has ? has = wanted, true : false; };
   ChannelOptions options = options_;
   bool is_larger = grow(options.capacity, least.capacity);
@@ -117,7 +117,7 @@ void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
   auto staging = fabric_.allocate(static_cast<size_t>(std::max<int64_t>(2 * parity_bytes, 256)));
   auto flags_of_all = fabric_.allocate(num_flags * channel::kFlagBytes);
   auto abort_words = fabric_.allocate(channel::kFlagBytes);
-  outbox_.reset();
+  proxy_queue_.reset();
   options_ = options;
   staging_ = std::move(staging), flags_ = std::move(flags_of_all), abort_ = std::move(abort_words);
 
@@ -125,16 +125,16 @@ void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
   block[channel::epoch] = static_cast<int64_t>(epoch);
   block[channel::rank] = fabric_.rank();
   block[channel::capacity] = options_.capacity;
-  block[channel::deadline_ns] = options_.awaits_peers ? options_.deadline.count() : -1;
+  block[channel::timeout_ns] = options_.awaits_peers ? options_.timeout.count() : -1;
   block[channel::parity_bytes] = parity_bytes;
   block[channel::flags_per_source] = options_.flags_per_source;
   block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_function()));
   block[channel::wait_context] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_context()));
-  if (options_.awaits_peers) outbox_ = fabric_.open_outbox(*staging_, *flags_, *abort_);
-  if (outbox_) {
-    block[channel::remote_ranks] = outbox_->remote_ranks();
-    block[channel::outbox] = static_cast<int64_t>(outbox_->address());
-    block[channel::outbox_entries] = outbox_->num_entries();
+  if (options_.awaits_peers) proxy_queue_ = fabric_.open_proxy_queue(*staging_, *flags_, *abort_);
+  if (proxy_queue_) {
+    block[channel::remote_ranks] = proxy_queue_->remote_ranks();
+    block[channel::proxy_queue] = static_cast<int64_t>(proxy_queue_->address());
+    block[channel::proxy_queue_entries] = proxy_queue_->num_entries();
   }
   for (int peer = 0; peer < world_size; ++peer) {
     int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
@@ -205,7 +205,7 @@ std::optional<AbortRecord> Channel::abort_record() {
                      words[channel::tile],
                      words[channel::expected],
                      words[channel::seen],
-                     options_.deadline.count()};
+                     options_.timeout.count()};
 }
 
 int64_t Channel::add_operation(std::string_view name) {
@@ -213,12 +213,12 @@ int64_t Channel::add_operation(std::string_view name) {
   return std::ssize(operations_) - 1;
 }
 
-// The number is in the low bits of what a record says of the operation: see channel::kNumberBits.
+// The op id is in the low bits of what a record says of the operation: see channel::kOpIdBits.
 std::string Channel::name_of(const AbortRecord& record) const {
-  constexpr size_t kMostNumbers = size_t{1} << channel::kNumberBits;
-  const auto number = static_cast<size_t>(record.operation) % kMostNumbers;
-  if (number >= operations_.size() || operations_.size() > kMostNumbers) return "operation";
-  return fmt::format("operation {}, {}", number, operations_[number]);
+  constexpr size_t kMostIds = size_t{1} << channel::kOpIdBits;
+  const auto op_id = static_cast<size_t>(record.operation) % kMostIds;
+  if (op_id >= operations_.size() || operations_.size() > kMostIds) return "operation";
+  return fmt::format("operation {}, {}", op_id, operations_[op_id]);
 }
 
 void Channel::check() {
@@ -237,7 +237,7 @@ std::string AbortRecord::text(std::string_view name) const {
         "rank {} was called with {} rows, more than its plan's one-shot form has room for: {}; record a plan for this "
         "length",
         rank, seen, where);
-  const double seconds = 1e-9 * static_cast<double>(deadline_ns);
+  const double seconds = 1e-9 * static_cast<double>(timeout_ns);
   const std::string why = kind == channel::mismatch    ? "which runs another operation or length"
                           : kind == channel::timed_out ? fmt::format("which did not answer within {:g} s", seconds)
                           : kind == channel::peer_died ? "which has died"

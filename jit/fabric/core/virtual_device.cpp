@@ -72,8 +72,8 @@ class VirtualDevice final : public Device {
 
 }  // namespace
 
-SharedGpu::SharedGpu(std::shared_ptr<Device> gpu, int world_size, std::chrono::nanoseconds patience)
-    : gpu_(std::move(gpu)), patience_(patience), ranks_(static_cast<size_t>(world_size)) {
+SharedGpu::SharedGpu(std::shared_ptr<Device> gpu, int world_size, std::chrono::nanoseconds timeout)
+    : gpu_(std::move(gpu)), timeout_(timeout), ranks_(static_cast<size_t>(world_size)) {
   if (!gpu_->target().is_gpu())
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} ranks cannot share {}, which is no GPU; use threads, or sim:sm_80", world_size,
@@ -105,9 +105,9 @@ void SharedGpu::launch(int rank, const LoadedKernel& kernel, const RankArguments
   const uint64_t number = number_;
   changed_.notify_all();
   while (number_ == number) {
-    const Clock::time_point patience_ends = last_came_ + patience_;
-    if (num_here_ + num_left_ >= world_size() || Clock::now() >= patience_ends) launch_all();
-    else changed_.wait_until(lock, patience_ends);
+    const Clock::time_point deadline = last_came_ + timeout_;
+    if (num_here_ + num_left_ >= world_size() || Clock::now() >= deadline) launch_all();
+    else changed_.wait_until(lock, deadline);
   }
   if (const auto error = std::exchange(own.error, std::nullopt)) throw *error;
 }

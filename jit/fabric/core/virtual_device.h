@@ -19,7 +19,7 @@ namespace seqtile::fabric {
 
 class SharedGpu {
  public:
-  SharedGpu(std::shared_ptr<Device> gpu, int world_size, std::chrono::nanoseconds patience);
+  SharedGpu(std::shared_ptr<Device> gpu, int world_size, std::chrono::nanoseconds timeout);
 
   Device& gpu() { return *gpu_; }
   int world_size() const { return static_cast<int>(ranks_.size()); }
@@ -44,7 +44,7 @@ class SharedGpu {
   void hand_off();
 
   const std::shared_ptr<Device> gpu_;
-  const std::chrono::nanoseconds patience_;
+  const std::chrono::nanoseconds timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Rank> ranks_;

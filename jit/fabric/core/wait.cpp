@@ -36,7 +36,7 @@ int64_t outcome_of(int64_t seen, int64_t expected) {
 }
 
 /// Gives the core away, for a little longer the longer the wait. True when it is time to look after the peers.
-class Patience {
+class Backoff {
  public:
   bool wait() {
     if (waited() < kYieldTime) {
@@ -64,14 +64,14 @@ int64_t wait_for_flag(const int64_t* block, const int64_t* flag, int64_t expecte
   const auto* own = &block[channel::peers + channel::num_peer_words * block[channel::rank]];
   const auto* abort = reinterpret_cast<const int64_t*>(own[channel::abort_address]);
   const auto* watch = reinterpret_cast<const PeerWatch*>(block[channel::wait_context]);
-  const std::chrono::nanoseconds deadline(block[channel::deadline_ns]);
-  Patience patience;
+  const std::chrono::nanoseconds timeout(block[channel::timeout_ns]);
+  Backoff backoff;
   while (true) {
     const int64_t outcome = outcome_of(load(flag, std::memory_order_acquire), expected);
     if (outcome >= 0) return outcome;
     if (load(abort, std::memory_order_relaxed) != 0) return channel::aborted;
-    if (deadline.count() >= 0 && patience.waited() > deadline) return channel::timed_out;
-    if (patience.wait() && watch && watch->has_dead_peer()) {
+    if (timeout.count() >= 0 && backoff.waited() > timeout) return channel::timed_out;
+    if (backoff.wait() && watch && watch->has_dead_peer()) {
       const int64_t last = outcome_of(load(flag, std::memory_order_acquire), expected);  // stored before the death
       return last >= 0 ? last : channel::peer_died;
     }
@@ -79,9 +79,9 @@ int64_t wait_for_flag(const int64_t* block, const int64_t* flag, int64_t expecte
 }
 
 bool wait_until(const std::function<bool()>& is_done, const PeerWatch* watch) {
-  Patience patience;
+  Backoff backoff;
   while (!is_done())
-    if (patience.wait() && watch && watch->has_dead_peer()) return is_done();
+    if (backoff.wait() && watch && watch->has_dead_peer()) return is_done();
   return true;
 }
 

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/meeting.h"
+#include "jit/fabric/core/rendezvous.h"
 #include "jit/fabric/transport/node_fabric.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/runtime/cuda/peer_memory.h"
@@ -133,7 +133,7 @@ class CudaFabric final : public Fabric {
   int world_size() const override { return hosts_->world_size(); }
   std::string kind() const override { return kind_; }
   Device& device() override { return *device_; }
-  void set_patience(std::chrono::nanoseconds patience) override { hosts_->set_patience(patience); }
+  void set_timeout(std::chrono::nanoseconds timeout) override { hosts_->set_timeout(timeout); }
   std::vector<std::string> all_gather(std::string_view mine) override { return hosts_->all_gather(mine); }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {

@@ -22,7 +22,7 @@
 #include "jit/base/descriptor.h"
 #include "jit/base/machine_memory.h"
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/meeting.h"
+#include "jit/fabric/core/rendezvous.h"
 #include "jit/fabric/core/wait.h"
 #include "jit/fabric/transport/node_fabric.h"
 #include "jit/fabric/transport/process_memory.h"
@@ -41,7 +41,7 @@ namespace {
 constexpr uint64_t kMagic = 0x32'62'61'66'65'71'73;  // "sqefab2": tells a file of another kind or version
 constexpr size_t kTextBytes = 4096;
 
-/// A rank's contribution to a meeting: a part of its text, and the size of the whole text.
+/// A rank's contribution to a rendezvous: a part of its text, and the size of the whole text.
 struct Slot {
   uint64_t total_bytes;
   char part[kTextBytes];
@@ -133,12 +133,12 @@ class ProcessFabric final : public Fabric {
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
     const size_t stride = (bytes + kPage - 1) / kPage * kPage, offset = next_offset_;
     const size_t end = offset + FileMemory::file_bytes(world_size(), stride);
-    const fabric::Wishes wishes{{"bytes", std::to_string(bytes)}};
-    fabric::agree(*this, "shared memory", wishes, fabric::problem_in([&] {
+    const fabric::Arguments arguments{{"bytes", std::to_string(bytes)}};
+    fabric::agree(*this, "shared memory", arguments, fabric::problem_in([&] {
       if (rank_ == 0) grow_file(end);
     }));
     std::unique_ptr<SymmetricMemory> memory;
-    fabric::agree(*this, "shared memory", wishes, fabric::problem_in([&] {
+    fabric::agree(*this, "shared memory", arguments, fabric::problem_in([&] {
       memory = std::make_unique<FileMemory>(file_, world_size(), offset, stride, bytes);
     }));
     next_offset_ = end;
@@ -200,14 +200,14 @@ class ProcessFabric final : public Fabric {
     for (int peer = 0; peer < world_size(); ++peer) {
       const auto& theirs = page().meetings[peer].value;
       const auto has_come = [&] { return theirs.load(std::memory_order_acquire) >= count; };
-      const auto is_over = [&] { return has_come() || has_left(peer) || Clock::now() - start > patience(); };
+      const auto is_over = [&] { return has_come() || has_left(peer) || Clock::now() - start > timeout(); };
       if (!fabric::wait_until(is_over, &watch_))
         fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, and a rank has died", rank_, peer));
       if (has_come()) continue;
       if (has_left(peer))
         fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, which has left", rank_, peer));
       leave(page(), rank_);  // whoever comes still is told
-      fail(ErrorCode::timeout, fabric::waited_in_vain(rank_, {peer}, patience()));
+      fail(ErrorCode::timeout, fabric::waited_in_vain(rank_, {peer}, timeout()));
     }
   }
 

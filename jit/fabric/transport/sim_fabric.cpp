@@ -1,7 +1,7 @@
 // jit/fabric/transport/sim_fabric.cpp -- ranks that are simulated GPUs of one PTX machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/meeting.h"
+#include "jit/fabric/core/rendezvous.h"
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/fabric.h"
 
@@ -11,8 +11,8 @@ namespace {
 /// The GPUs of a world and the place where their hosts meet; lives as long as any memory or rank of it.
 struct SimRanks {
   SimRanks(std::string_view target, int world_size)
-      : meeting(world_size), devices(sim::make_sim_devices(target, world_size)) {}
-  fabric::Meeting meeting;
+      : rendezvous(world_size), devices(sim::make_sim_devices(target, world_size)) {}
+  fabric::Rendezvous rendezvous;
   std::vector<std::unique_ptr<sim::SimDevice>> devices;
 };
 
@@ -28,14 +28,14 @@ class SimSymmetricMemory final : public SymmetricMemory {
 class SimFabric final : public Fabric {
  public:
   SimFabric(int rank, std::shared_ptr<SimRanks> ranks) : rank_(rank), ranks_(std::move(ranks)) {}
-  ~SimFabric() override { ranks_->meeting.leave(); }
+  ~SimFabric() override { ranks_->rendezvous.leave(); }
 
   int rank() const override { return rank_; }
   int world_size() const override { return static_cast<int>(ranks_->devices.size()); }
   std::string kind() const override { return "sim:" + own().target().name; }
   Device& device() override { return own(); }
   std::vector<std::string> all_gather(std::string_view mine) override {
-    return ranks_->meeting.meet(rank_, mine, patience());
+    return ranks_->rendezvous.exchange(rank_, mine, timeout());
   }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/meeting.h"
+#include "jit/fabric/core/rendezvous.h"
 #include "jit/fabric/core/wait.h"
 #include "seqtile/fabric.h"
 
@@ -30,16 +30,19 @@ class HostMemory final : public SymmetricMemory {
 
 class ThreadFabric final : public Fabric {
  public:
-  ThreadFabric(int rank, int world_size, int num_threads, std::shared_ptr<fabric::Meeting> meeting)
-      : rank_(rank), world_size_(world_size), meeting_(std::move(meeting)), device_(make_cpu_device(num_threads)) {}
-  ~ThreadFabric() override { meeting_->leave(); }
+  ThreadFabric(int rank, int world_size, int num_threads, std::shared_ptr<fabric::Rendezvous> rendezvous)
+      : rank_(rank),
+        world_size_(world_size),
+        rendezvous_(std::move(rendezvous)),
+        device_(make_cpu_device(num_threads)) {}
+  ~ThreadFabric() override { rendezvous_->leave(); }
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
   std::string kind() const override { return "threads"; }
   Device& device() override { return *device_; }
   std::vector<std::string> all_gather(std::string_view mine) override {
-    return meeting_->meet(rank_, mine, patience());
+    return rendezvous_->exchange(rank_, mine, timeout());
   }
   channel::WaitFunction wait_function() const override { return fabric::wait_for_flag; }
 
@@ -58,7 +61,7 @@ class ThreadFabric final : public Fabric {
 
  private:
   const int rank_, world_size_;
-  std::shared_ptr<fabric::Meeting> meeting_;
+  std::shared_ptr<fabric::Rendezvous> rendezvous_;
   std::unique_ptr<Device> device_;
 };
 
@@ -66,10 +69,10 @@ class ThreadFabric final : public Fabric {
 
 std::vector<std::unique_ptr<Fabric>> make_thread_fabric(int world_size, int num_threads) {
   fabric::check_world_size(world_size);
-  const auto meeting = std::make_shared<fabric::Meeting>(world_size);
+  const auto rendezvous = std::make_shared<fabric::Rendezvous>(world_size);
   std::vector<std::unique_ptr<Fabric>> ranks;
   for (int rank = 0; rank < world_size; ++rank)
-    ranks.push_back(std::make_unique<ThreadFabric>(rank, world_size, num_threads, meeting));
+    ranks.push_back(std::make_unique<ThreadFabric>(rank, world_size, num_threads, rendezvous));
   return ranks;
 }
 

@@ -1,7 +1,7 @@
 // jit/fabric/transport/virtual_fabric.cpp -- ranks that share one GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/agreement.h"
-#include "jit/fabric/core/meeting.h"
+#include "jit/fabric/core/rendezvous.h"
 #include "jit/fabric/core/virtual_device.h"
 #include "seqtile/fabric.h"
 
@@ -12,9 +12,9 @@ using SharedBuffer = std::shared_ptr<DeviceBuffer>;
 
 /// The GPU and the place where the hosts meet; lives as long as any memory or rank of it.
 struct VirtualRanks {
-  VirtualRanks(std::shared_ptr<Device> device, int world_size, std::chrono::nanoseconds patience)
-      : meeting(world_size), gpu(std::make_shared<fabric::SharedGpu>(std::move(device), world_size, patience)) {}
-  fabric::Meeting meeting;
+  VirtualRanks(std::shared_ptr<Device> device, int world_size, std::chrono::nanoseconds timeout)
+      : rendezvous(world_size), gpu(std::make_shared<fabric::SharedGpu>(std::move(device), world_size, timeout)) {}
+  fabric::Rendezvous rendezvous;
   std::shared_ptr<fabric::SharedGpu> gpu;
 };
 
@@ -40,7 +40,7 @@ class VirtualFabric final : public Fabric {
   VirtualFabric(int rank, std::shared_ptr<VirtualRanks> ranks)
       : rank_(rank), ranks_(std::move(ranks)), device_(fabric::make_virtual_device(ranks_->gpu, rank)) {}
   ~VirtualFabric() override {
-    ranks_->meeting.leave();
+    ranks_->rendezvous.leave();
     ranks_->gpu->leave();
   }
 
@@ -49,7 +49,7 @@ class VirtualFabric final : public Fabric {
   std::string kind() const override { return "virtual:" + device_->target().name; }
   Device& device() override { return *device_; }
   std::vector<std::string> all_gather(std::string_view mine) override {
-    return ranks_->meeting.meet(rank_, mine, patience());
+    return ranks_->rendezvous.exchange(rank_, mine, timeout());
   }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
@@ -75,9 +75,9 @@ class VirtualFabric final : public Fabric {
 }  // namespace
 
 std::vector<std::unique_ptr<Fabric>> make_virtual_fabric(std::shared_ptr<Device> gpu, int world_size,
-                                                         std::chrono::nanoseconds patience) {
+                                                         std::chrono::nanoseconds timeout) {
   fabric::check_world_size(world_size);
-  const auto ranks = std::make_shared<VirtualRanks>(std::move(gpu), world_size, patience);
+  const auto ranks = std::make_shared<VirtualRanks>(std::move(gpu), world_size, timeout);
   std::vector<std::unique_ptr<Fabric>> fabrics;
   for (int rank = 0; rank < world_size; ++rank) fabrics.push_back(std::make_unique<VirtualFabric>(rank, ranks));
   return fabrics;

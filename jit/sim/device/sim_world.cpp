@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(1);
+constexpr auto kTimeout = std::chrono::seconds(1);
 
 bool may_share_a_round(const Launch& a, const Launch& b) {
   return a.program == b.program && a.shape.grid == b.shape.grid && a.shape.shared_bytes == b.shape.shared_bytes;
@@ -51,12 +51,12 @@ void SimWorld::finish(int device, const Options& options) {
   own.is_waited_for = true;
   changed_.notify_all();
   while (!own.items.empty() && !own.error) {
-    const auto patience_ends = last_added_ + kPatience;
-    if (is_everyone_waiting() || Clock::now() >= patience_ends) {
+    const auto deadline = last_added_ + kTimeout;
+    if (is_everyone_waiting() || Clock::now() >= deadline) {
       run(options);
       changed_.notify_all();
     } else {
-      changed_.wait_until(lock, patience_ends);
+      changed_.wait_until(lock, deadline);
     }
   }
   own.is_waited_for = false;

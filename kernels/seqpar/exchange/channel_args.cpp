@@ -89,7 +89,7 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
   std::fill_n(block, channel::num_words, 0);
   block[channel::rank] = rank;
   block[channel::capacity] = problem.symbols[0];
-  block[channel::deadline_ns] = -1;
+  block[channel::timeout_ns] = -1;
   const int64_t parity_bytes = staging_bytes(shape, problem.symbols[0]);
   const int64_t stride = peer_stride(shape, problem.symbols[0]);
   block[channel::parity_bytes] = parity_bytes;

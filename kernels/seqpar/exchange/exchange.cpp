@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "jit/abi/outbox_block.h"
+#include "jit/abi/proxy_queue_block.h"
 #include "jit/base/cdiv.h"
 #include "seqtile/abi.h"
 #include "seqtile/error.h"
@@ -57,7 +57,7 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
-Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var op_id,
                    Var length)
     : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
   for (const PhaseShape& phase : shape_.phases)
@@ -66,7 +66,7 @@ Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape sha
       throw Error(ErrorCode::invalid_argument,
                   "transfer = join: only what ranks on CPUs gather of contiguous rows is joined; leave it out");
   b.schedule({{"in_order", int64_t{1}}});
-  identity_ = b.binary(OpKind::bit_xor, number, shape_.identity);
+  identity_ = b.binary(OpKind::bit_xor, op_id, shape_.identity);
 }
 
 Var Exchange::rank() { return word(channel::rank); }
@@ -269,7 +269,7 @@ Var Exchange::is_remote(Var peer) {
   return b_.compare(Compare::ne, b_.binary(OpKind::bit_and, bit, 1), 0);
 }
 
-// To a rank of another node: the rows stand in what mirrors its staging here. A thread of the fabric carries them.
+// To a rank of another node: the rows stand in the send buffer for its staging. The proxy thread sends them.
 void Exchange::hand_over(int phase, Var peer, Var chunk) {
   const PhaseShape& shape = shape_of(phase);
   const int64_t element_bytes = dtype_bytes(shape.dtype), pitch = shape.columns * element_bytes;
@@ -285,13 +285,14 @@ void Exchange::hand_over(int phase, Var peer, Var chunk) {
   Var flag = (first_flag(phase, source, word(channel::flags_per_source)) + chunk) * channel::kFlagBytes;
   Var value = expected();
 
-  constexpr int64_t kWords = outbox::num_entry_words;
-  Var address = word(channel::outbox), capacity = word(channel::outbox_entries);
+  constexpr int64_t kWords = proxy_queue::num_entry_words;
+  Var address = word(channel::proxy_queue), capacity = word(channel::proxy_queue_entries);
   Var number = b_.atomic("add", b_.view_at(address, DType::i64, {1}), {0}, 1, "relaxed", "gpu");
   Var entries = b_.view_at(address + 8 * kWords, DType::i64, {capacity, kWords}), place = number % capacity;
   const Operand words[] = {peer, data, rows, row_bytes, pitch, flag, value};
-  for (int64_t i = outbox::peer; i < kWords; ++i) b_.store_scalar(entries, {place, i}, words[i - outbox::peer]);
-  b_.signal("set", entries, {place, int64_t{outbox::ready}}, number + 1, "sys");
+  for (int64_t i = proxy_queue::peer; i < kWords; ++i)
+    b_.store_scalar(entries, {place, i}, words[i - proxy_queue::peer]);
+  b_.signal("set", entries, {place, int64_t{proxy_queue::ready}}, number + 1, "sys");
 }
 
 Var Exchange::await(int phase, Var source, Var first, Var last, Var tile) {
@@ -307,7 +308,7 @@ Var Exchange::await(int phase, Var source, Var first, Var last, Var tile) {
 Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
   record(timeline::wait, phase, source, chunk);
   Var flags = flag(phase, rank(), source);
-  Var is_there = b_.logical_and(word(channel::deadline_ns) < 0, b_.compare(Compare::ne, source, rank()));
+  Var is_there = b_.logical_and(word(channel::timeout_ns) < 0, b_.compare(Compare::ne, source, rank()));
   Var outcome = b_.if_then(
       is_there, [&] { return std::vector{b_.constant(DType::i64, int64_t{channel::arrived})}; },
       [&] {

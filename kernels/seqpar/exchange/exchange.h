@@ -68,7 +68,7 @@ class Exchange {
  public:
   /// `block` is the channel's control block, `number` the operation's on the channel, `length` the number of rows of
   /// all ranks. The first of the counters (i32) counts the programs that have ended; all are zero between launches.
-  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
+  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var op_id,
            Var length);
 
   /// Read again each time, as is all of this kind: what stays in memory does not take registers beside a product.

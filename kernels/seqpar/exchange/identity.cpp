@@ -42,7 +42,7 @@ bool look_alike(const autotune::Config& a, const autotune::Config& b) { return w
 int64_t identity_of(const autotune::Fields& common_arguments, const autotune::Config& config) {
   const std::string text = common_arguments.json() + wire_of(config);
   const auto hash = static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
-  return hash >> channel::kNumberBits << channel::kNumberBits;
+  return hash >> channel::kOpIdBits << channel::kOpIdBits;
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -337,7 +337,7 @@ void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSc
                      int world_size, int64_t identity, const ChannelViews& channel, Var length,
                      const ReduceBody& body) {
   Exchange ex(b, protocol_of(form), reduce_shape(shape, form, world_size, identity, schedule.chunk_rows), channel.block,
-              channel.counters, channel.number, length);
+              channel.counters, channel.op_id, length);
   Reduction reduction(b, ex, shape, schedule, form, world_size, channel.counters, length, body);
   const bool is_one_shot = form == ReduceForm::one_shot;
   const auto finish = [&] {

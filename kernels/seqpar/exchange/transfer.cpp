@@ -181,7 +181,7 @@ class Builder {
         s_(shape),
         schedule_(schedule),
         body_(body),
-        ex_(b, protocol_of_gather(schedule.way), shape.exchange, channel.block, channel.counters, channel.number,
+        ex_(b, protocol_of_gather(schedule.way), shape.exchange, channel.block, channel.counters, channel.op_id,
             length) {}
 
   void build() {

@@ -34,7 +34,7 @@ class Builder {
         schedule_(TransferSchedule::from(c)),
         v_(s_, views_of(op, b)),
         channel_(declare_channel(b)),
-        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.number,
+        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.op_id,
             b.size(v_.x, 0)) {}
 
   void build() {

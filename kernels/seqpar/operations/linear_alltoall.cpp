@@ -60,7 +60,7 @@ class Builder {
         v_(op.product(), views_of(op, b)),
         channel_(declare_channel(b)),
         length_(b.size(v_.y[0], 0)),
-        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.number, length_),
+        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.op_id, length_),
         tiles_(t_.block_m, c.get_int("chunk_rows"), b.cdiv(length_, int64_t{world_size_} * t_.block_m)) {}
 
   void build() {

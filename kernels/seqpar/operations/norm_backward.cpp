@@ -33,7 +33,7 @@ class Builder {
         v_(views_of(norm_, b)),
         length_(b.size(b.view("sequence", DType::i8, {kDynamic}), 0)),
         channel_(declare_channel(b, [&] { workspaces_ = Workspaces(b, c); })),
-        ex_(b, op.protocol(c), exchange(op, identity), channel_.block, channel_.counters, channel_.number, length_) {}
+        ex_(b, op.protocol(c), exchange(op, identity), channel_.block, channel_.counters, channel_.op_id, length_) {}
 
   void build() {
     Var rows = ex_.num_rows(ex_.rank());

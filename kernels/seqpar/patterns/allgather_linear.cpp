@@ -119,7 +119,7 @@ void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_
   const TransferSchedule& transfer = schedule.transfer;
   const ExchangeShape exchange =
       with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.way);
-  Exchange ex(b, protocol_of_gather(transfer.way), exchange, channel.block, channel.counters, channel.number,
+  Exchange ex(b, protocol_of_gather(transfer.way), exchange, channel.block, channel.counters, channel.op_id,
               b.size(v.y[0], 0));
   Var length = b.size(v.y[0], 0), id = b.program_id(0);
   GatheredProduct product(b, ex, shape, tile, schedule, world_size, v, length);

@@ -44,7 +44,7 @@ class Builder {
         length_(b.size(v_.sequence, 0)),
         rows_(b, shape.layout, shape.world_size, length_),
         ex_(b, protocol_of_gather(schedule_.transfer.way), exchange(), channel_.block, channel_.counters,
-            channel_.number, length_) {
+            channel_.op_id, length_) {
     check_chunk(schedule.transfer.chunk_rows, schedule.block_n);
   }
 

@@ -24,7 +24,7 @@ Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& t
                      const ChannelViews& c, Var length) {
   const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.way);
   const Protocol& protocol = s.is_trailing ? protocol_of_gather(transfer.way) : gather_beside_reduce_scatter_protocol();
-  return {b, protocol, shape, c.block, c.counters, c.number, length};
+  return {b, protocol, shape, c.block, c.counters, c.op_id, length};
 }
 
 WgradOperands wgrad_of(const Tensors<Var>& t) { return {t.cut, t.whole, t.before, t.dw}; }

@@ -152,7 +152,7 @@ TEST_CASE("fabric: who waits longer than its patience for a rank names it", "[fa
     INFO(kind);
     const Signal has_given_up;
     const auto errors = on_ranks(kind, 2, [&](Fabric& fabric) {
-      fabric.set_patience(fabric.rank() == 0 ? 200ms : 600'000ms);
+      fabric.set_timeout(fabric.rank() == 0 ? 200ms : 600'000ms);
       if (fabric.rank() == 1) {
         has_given_up.wait();
         fabric.all_gather("");  // rank 0 has come to this one
@@ -275,11 +275,11 @@ TEST_CASE("fabric: who is in a meeting gets its texts, and nobody enters the nex
   }
 }
 
-TEST_CASE("channel: deadlines and sizes that would overflow are refused, and a growth that fails changes nothing",
+TEST_CASE("channel: timeouts and sizes that would overflow are refused, and a growth that fails changes nothing",
           "[fabric]") {
   const auto fabrics = make_thread_fabric(1);
-  CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .deadline = std::chrono::nanoseconds(-1)}),
-                    Catch::Contains("a deadline of -1 ns: it may not be negative"));
+  CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .timeout = std::chrono::nanoseconds(-1)}),
+                    Catch::Contains("a timeout of -1 ns: it may not be negative"));
   CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .staging_bytes = INT64_MAX}),
                     Catch::Contains("bytes of staging: from 0 to 1099511627776 are possible"));
   CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .flags_per_source = int64_t{1} << 59}),

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "jit/abi/outbox_block.h"
+#include "jit/abi/proxy_queue_block.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
 #include "seqtile/error.h"
 #include "tests/support/ranks/node_ranks.h"
@@ -59,24 +59,24 @@ struct Buffers {
       : staging(fabric.allocate(static_cast<size_t>(staging_bytes))),
         flags(fabric.allocate(static_cast<size_t>(2 * fabric.world_size() * channel::kFlagBytes))),
         abort(fabric.allocate(channel::kFlagBytes)),
-        outbox(fabric.open_outbox(*staging, *flags, *abort)) {
+        queue(fabric.open_proxy_queue(*staging, *flags, *abort)) {
     fabric.all_gather("");
   }
 
   /// Publishes an entry in the way of a kernel.
-  void publish(const std::array<int64_t, outbox::num_entry_words - 1>& values) {
-    auto* words = reinterpret_cast<int64_t*>(outbox->address());
+  void publish(const std::array<int64_t, proxy_queue::num_entry_words - 1>& values) {
+    auto* words = reinterpret_cast<int64_t*>(queue->address());
     const int64_t number = words[0]++;
-    int64_t* entry = words + outbox::num_entry_words * (1 + number % outbox->num_entries());
-    std::ranges::copy(values, entry + outbox::peer);
-    std::atomic_ref<int64_t>(entry[outbox::ready]).store(number + 1, std::memory_order_release);
+    int64_t* entry = words + proxy_queue::num_entry_words * (1 + number % queue->num_entries());
+    std::ranges::copy(values, entry + proxy_queue::peer);
+    std::atomic_ref<int64_t>(entry[proxy_queue::ready]).store(number + 1, std::memory_order_release);
   }
 
   /// Publishes 3 rows of 5 bytes, 16 bytes apart, from byte 100 on.
   void publish(int rank, int64_t flag) { publish({rank, 100, 3, 5, 16, 32, flag}); }
 
   std::unique_ptr<SymmetricMemory> staging, flags, abort;
-  std::unique_ptr<Outbox> outbox;
+  std::unique_ptr<ProxyQueue> queue;
 };
 
 }  // namespace
@@ -103,11 +103,11 @@ TEST_CASE("node fabric: rows come with their flag and nothing beside them; an ab
     check_none(on_threads(make_node_ranks(3, {.seed = seed}), [&](Fabric& fabric) {
       Buffers buffers(fabric);
       if (fabric.rank() == 2) {
-        require(buffers.outbox->remote_ranks() == 3, "ranks 0 and 1 are on the other node");
+        require(buffers.queue->remote_ranks() == 3, "ranks 0 and 1 are on the other node");
         for (int64_t turn = 1; turn <= 50; ++turn) {
           for (int rank = 0; rank < 2; ++rank) {
-            auto* mirror = reinterpret_cast<char*>(buffers.staging->address(rank));
-            std::memset(mirror, static_cast<int>(turn), 4096);
+            auto* send_buffer = reinterpret_cast<char*>(buffers.staging->address(rank));
+            std::memset(send_buffer, static_cast<int>(turn), 4096);
             buffers.publish(rank, turn);
           }
           fabric.all_gather("");
@@ -160,7 +160,7 @@ TEST_CASE("node fabric: what is sent before memory goes arrives, what comes afte
       auto old = std::make_unique<Buffers>(fabric);
       if (fabric.rank() == 0) {
         old->publish(1, 7);
-        // No third entry: the outbox has room for both parities of the flag.
+        // No third entry: the queue has room for both parities of the flag.
         if (generation % 2) old->publish(1, 8);
         old.reset();
       } else {
@@ -180,7 +180,7 @@ TEST_CASE("node fabric: who waits for a rank that has left, or whose node is gon
     if (fabric.rank() < 2) require_error("waited for, and has left", [&] { fabric.all_gather(""); });
   }));
   std::atomic<bool> is_gone{false};
-  NodeOptions options{.silence = 1s};
+  NodeOptions options{.heartbeat_timeout = 1s};
   options.is_cut_off = [&](int rank) { return rank == 2 && is_gone; };
   check_none(on_threads(make_node_ranks(3, options), [&](Fabric& fabric) {
     try {
@@ -194,7 +194,7 @@ TEST_CASE("node fabric: who waits for a rank that has left, or whose node is gon
 }
 
 TEST_CASE("node fabric: silent for less than the time that is given is not dead", "[fabric]") {
-  check_none(on_threads(make_node_ranks(2, {.silence = 2s}), [](Fabric& fabric) {
+  check_none(on_threads(make_node_ranks(2, {.heartbeat_timeout = 2s}), [](Fabric& fabric) {
     if (fabric.rank() == 1) std::this_thread::sleep_for(2500ms);  // its thread goes on saying that it lives
     fabric.all_gather("");
   }));

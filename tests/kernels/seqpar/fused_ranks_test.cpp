@@ -150,7 +150,7 @@ TEST_CASE("fused ranks: a node that is gone is a record and NaN for the others",
   const Home home;
   warm_up(home, 3);
   std::atomic<bool> is_gone{false};
-  NodeOptions options{.silence = 2s};
+  NodeOptions options{.heartbeat_timeout = 2s};
   options.is_cut_off = [&](int rank) { return rank == 2 && is_gone; };  // rank 2 is alone on its node
   check_none(on_threads(make_node_ranks(3, options), [&](Fabric& fabric) {
     Layers layers(home, fabric);

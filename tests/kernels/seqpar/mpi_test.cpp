@@ -72,7 +72,7 @@ TEST_CASE("mpi: a rank that is killed is a record and NaN on its node and on the
   require_death(layers.channel.abort_record());
   fmt::print("rank {} knows\n", fabric->rank());
   std::fflush(stdout);
-  std::this_thread::sleep_for(500ms);  // a carrier still has to tell the other ranks
+  std::this_thread::sleep_for(500ms);  // a proxy thread still has to tell the other ranks
   _exit(0);
 }
 

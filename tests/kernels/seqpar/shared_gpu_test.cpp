@@ -48,7 +48,7 @@ TEST_CASE("shared gpu: another length on one rank is a record on all and NaN, ne
 
 TEST_CASE("shared gpu: a rank that is too late ends its peers with a record and NaN", "[seqpar][sim]") {
   Problem problem(small_case(Case::reduce, 2, {40, 33, 64}));
-  RankOptions options{.device = "virtual:sm_80", .patience = 500ms};
+  RankOptions options{.device = "virtual:sm_80", .timeout = 500ms};
   std::latch has_given_up(1);
   options.before_launch = [&](int rank, int epoch) {
     if (rank == 0 && epoch == 1) has_given_up.count_down();

@@ -4,7 +4,7 @@
 // Each flag and each segment has one writer, whose steps have a fixed order. The progress of all threads therefore
 // determines the contents of all flags and segments: a state is these counters alone, and steps only raise them. A
 // thread is a role; if peers run side by side, a thread is a role's work for one peer. The last thread awaits all flags
-// of all peers. Between nodes a rank writes to a mirror of the peer's staging, and the arrived messages are counted
+// of all peers. Between nodes a rank writes to a send buffer, and the arrived messages are counted
 // beside the steps.
 #pragma once
 #include <array>

@@ -73,8 +73,9 @@ std::vector<std::unique_ptr<Fabric>> make_node_ranks(int world_size, const NodeO
     if (ranks.empty()) continue;
     auto local = make_thread_fabric(static_cast<int>(ranks.size()));
     for (size_t i = 0; i < ranks.size(); ++i)
-      fabrics[static_cast<size_t>(ranks[i])] = fabric::make_node_fabric(
-          std::move(local[i]), std::make_unique<PostLink>(post, ranks[i]), ranks[i], node_of, options.silence);
+      fabrics[static_cast<size_t>(ranks[i])] =
+          fabric::make_node_fabric(std::move(local[i]), std::make_unique<PostLink>(post, ranks[i]), ranks[i], node_of,
+                                   options.heartbeat_timeout);
   }
   return fabrics;
 }

@@ -15,7 +15,7 @@ struct NodeOptions {
   int num_nodes = 2;
   uint32_t seed = 1;
   int most_delay_us = 300;  ///< longest delay of a message; messages of other senders or receivers may overtake it
-  std::chrono::nanoseconds silence = fabric::kMostSilence;
+  std::chrono::nanoseconds heartbeat_timeout = fabric::kHeartbeatTimeout;
   bool is_around = false;  ///< true: ranks go to the nodes in turn; false: a node has neighbouring ranks
   /// True for a rank whose messages are lost from now on, as if its node had gone.
   std::function<bool(int rank)> is_cut_off = nullptr;

@@ -288,7 +288,7 @@ std::vector<std::unique_ptr<Fabric>> fabric_of(const RankOptions& options) {
   if (options.device == "nodes") return make_node_ranks(options.world_size, {.seed = options.seed});
   if (gpu.empty()) return make_thread_fabric(options.world_size, options.threads);
   std::vector<std::unique_ptr<Fabric>> fabrics =
-      is_shared(options) ? make_virtual_fabric(open_device("sim:" + gpu, 1), options.world_size, options.patience)
+      is_shared(options) ? make_virtual_fabric(open_device("sim:" + gpu, 1), options.world_size, options.timeout)
                          : make_sim_fabric(gpu, options.world_size);
   for (const auto& fabric : fabrics) set_simulation(fabric->device(), {.seed = options.seed});
   return fabrics;

@@ -44,7 +44,7 @@ struct RankOptions {
   ChannelOptions channel;  ///< rows, staging and flags are the kernel's
   uint32_t seed = 0;       ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
   int slow_rank = -1;      ///< this rank pauses more than others
-  std::chrono::nanoseconds patience = std::chrono::minutes(5);  ///< as of make_virtual_fabric()
+  std::chrono::nanoseconds timeout = std::chrono::minutes(5);  ///< as of make_virtual_fabric()
   std::function<std::string(std::string)> edit_ptx =
       nullptr;                                           ///< simulated GPUs: what runs instead of the kernel's text
   std::function<void(Channel&)> with_channel = nullptr;  ///< on each rank's thread, before the first launch

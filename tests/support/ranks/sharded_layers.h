@@ -199,7 +199,7 @@ inline void require(bool holds, const std::string& what) {
   if (!holds) throw Error(ErrorCode::wrong_result, what);
 }
 
-/// This rank or a peer has seen a death; no wait has lasted until the channel's deadline.
+/// This rank or a peer has seen a death; no wait has lasted until the channel's timeout.
 inline void require_death(const std::optional<AbortRecord>& record) {
   require(record.has_value(), "a record says why");
   require(record->kind == channel::peer_died || record->kind == channel::aborted, record->text());

@@ -280,7 +280,7 @@ int run_check(const Session& session, const Options& options) {
 }
 
 /// Repairs a damaged artifacts.db before binaries are added.
-void mend(cache::ArtifactDb& artifacts, const Options& options) {
+void repair(cache::ArtifactDb& artifacts, const Options& options) {
   for (const cache::ArtifactRepair& repair : artifacts.repair())
     print_line(repair.is_whole
                    ? fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
@@ -296,7 +296,7 @@ int run_build(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
   install_interrupt_handler();  // an interrupt does not cut off a repair
-  mend(*artifacts, options);
+  repair(*artifacts, options);
   const auto device = open_device_of(options, 1);
   const BuildReport report = build_binaries(session.registry, *store, *artifacts, *device);
   print_line(fmt::format("{} of this machine, binaries that they name: {}; {} there, {} compiled, {} failed in {}",

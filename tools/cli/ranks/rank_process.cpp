@@ -115,7 +115,7 @@ Outcome worst_of(const std::vector<Outcome>& outcomes) {
 Outcome exchange_outcomes(Fabric& meeting, const Outcome& own) {
   std::vector<std::string> texts;
   const auto has_ended = [](const std::string& text) { return text.starts_with(kOutcome); };
-  if (own.error && own.error->code() == ErrorCode::timeout) meeting.set_patience(kGrace);
+  if (own.error && own.error->code() == ErrorCode::timeout) meeting.set_timeout(kGrace);
   try {
     do texts = meeting.all_gather(text_of(own));
     while (!std::ranges::all_of(texts, has_ended));

@@ -36,7 +36,7 @@ std::string device_of(const World& world) {
 }
 
 /// A rank may still compare its results while its peers come to their next launch.
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kTimeout = std::chrono::seconds(60);
 
 /// Makes a rank's fabric, called on the thread of the rank.
 class FabricMaker {
@@ -44,7 +44,7 @@ class FabricMaker {
   FabricMaker(const World& world, int threads) : threads_(threads), has_gpus_(is_cuda(world)) {
     if (world.fabric == "processes") descriptor_ = make_process_world(world.size);
     else if (is_simulated(world)) made_ = make_sim_fabric(world.fabric.substr(4), world.size);
-    else if (is_shared(world)) made_ = make_virtual_fabric(open_device(device_of(world), 1), world.size, kPatience);
+    else if (is_shared(world)) made_ = make_virtual_fabric(open_device(device_of(world), 1), world.size, kTimeout);
     else made_ = make_thread_fabric(world.size, threads);
   }
   FabricMaker(const FabricMaker&) = delete;
@@ -236,16 +236,16 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
     operations_.push_back(served_operation(request, fabric.rank(), world.size));
   engine_ = Engine::open(engine_options(options, threads, settings.policy), session.registry, fabric);
   channel_ =
-      std::make_unique<Channel>(fabric, ChannelOptions{.capacity = settings.capacity, .deadline = settings.deadline});
+      std::make_unique<Channel>(fabric, ChannelOptions{.capacity = settings.capacity, .deadline = settings.timeout});
   std::optional<Steps> steps;
   if (fabric.rank() == 0 && !settings.title.empty()) steps.emplace(settings.title, std::ssize(operations_));
   for (ServedOperation& operation : operations_) {
     if (steps) steps->begin("preparing " + operation.label);
     if (communicates(operation)) {
-      operation.number = channel_->add_operation(operation.workload.operation + " of " + operation.label);
+      operation.op_id = channel_->add_operation(operation.workload.operation + " of " + operation.label);
       const auto shares = session.registry.find(operation.workload.operation).shares;
       operation.handle =
-          kernels::seqpar::prepare_on_all(*engine_, operation.workload, shares, *channel_, operation.number);
+          kernels::seqpar::prepare_on_all(*engine_, operation.workload, shares, *channel_, operation.op_id);
     } else {
       operation.handle = engine_->prepare(operation.workload);
     }

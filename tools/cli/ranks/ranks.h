@@ -75,7 +75,7 @@ class RankModel {
   struct Settings {
     int64_t capacity = 1;  ///< rows of all ranks in the longest call
     MissPolicy policy = MissPolicy::strict;
-    std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+    std::chrono::nanoseconds timeout = std::chrono::seconds(60);
     std::string title = {};  ///< the command whose progress rank 0 displays; empty: none
   };
   /// `options` are the command's. Collective. Errors: as FusedHandle.

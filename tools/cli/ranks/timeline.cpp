@@ -56,11 +56,11 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
   const auto engine =
       Engine::open({.threads = 1, .cache = options.cache, .artifacts = options.artifacts}, session.registry, fabric);
   Channel channel(fabric, ChannelOptions{.capacity = length, .agreed = {{"--calls", std::to_string(options.calls)}}});
-  const int64_t number = channel.add_operation(workload.operation);
+  const int64_t op_id = channel.add_operation(workload.operation);
   const autotune::OpDef& op = session.registry.find(options.operation);
-  const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, op.shares, channel, number);
+  const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, op.shares, channel, op_id);
   const Operands operands(op, workload, length, channel);
-  const auto call = [&] { handle(operands.tensors(), length, {&number, 1}); };
+  const auto call = [&] { handle(operands.tensors(), length, {&op_id, 1}); };
   call();  // the first touch of memory pages stays out of the picture
   const Timeline timeline(channel, kMaxEvents);
   fabric.all_gather("");

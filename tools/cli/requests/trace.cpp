@@ -96,7 +96,7 @@ class RequestTaker {
 
   /// Refuses a broken row of names, because the next row must not be taken for it.
   [[noreturn]] void refuse_names(const TraceRow& row) const {
-    bad_input(fmt::format("--requests {}: {}, the first row, {}; mend it, as it has the names of the columns",
+    bad_input(fmt::format("--requests {}: {}, the first row, {}; correct it, as it has the names of the columns",
                           options_.path, lines_of(row), row.problem));
   }
 

@@ -9,7 +9,7 @@
 
 #include "tools/cli/errors.h"
 #include "tools/cli/requests/trace_rows.h"
-#include "tools/cli/simulate/mended_json.h"
+#include "tools/cli/simulate/repaired_json.h"
 
 namespace seqtile::cli {
 namespace {
@@ -175,11 +175,11 @@ class JsonRows : public TraceRows {
     on_row_({number, number, cells_, {}});
   }
 
-  /// Reads the object, mended where JSON does not have its values.
+  /// Reads the object, repaired where JSON does not have its values.
   bool read(std::string_view line) {
     if (parse(line)) return true;
-    const std::string mended = mended_json_line(line);
-    return mended != line && parse(mended);
+    const std::string repaired = repaired_json_line(line);
+    return repaired != line && parse(repaired);
   }
 
   bool parse(std::string_view line) {

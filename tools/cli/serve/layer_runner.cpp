@@ -199,12 +199,12 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
   }
   mirror.upload();
   std::vector<Tensor> tensors = mirror.at(own);
-  if (operation.number >= 0) {
+  if (operation.op_id >= 0) {
     // Simulated GPUs start when all of them are waited for, so that a GPU ahead of the others would wait in vain.
     if (!device_.memory().is_host()) meet_ranks();
     for (const Tensor& tensor : channel_->tensors()) tensors.push_back(tensor);
     if (rank_clock_) rank_clock_->begin_call();
-    operation.handle(tensors, problem.symbols[0], {&operation.number, 1});
+    operation.handle(tensors, problem.symbols[0], {&operation.op_id, 1});
   } else {
     if (clock_) clock_->begin_call();
     operation.handle(tensors, problem.symbols[0]);
@@ -216,7 +216,7 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
 
 std::vector<std::vector<double>> LayerRunner::reference(const Stage& stage, const autotune::Problem& problem,
                                                         std::span<const int64_t> rows) {
-  if (stage.operation->number >= 0) return rank_reference(registry_, problem, channel_->fabric(), rows);
+  if (stage.operation->op_id >= 0) return rank_reference(registry_, problem, channel_->fabric(), rows);
   std::vector<std::vector<double>> wanted;
   stage.op->reference(problem, rows, wanted);
   return wanted;

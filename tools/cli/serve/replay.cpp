@@ -28,7 +28,7 @@ constexpr int64_t kDefaultLength = 4096;  ///< longest chunk without any record
 struct ReplayOptions : Options {
   TraceOptions trace;
   bool skip_bad_rows = false;
-  std::string policy = "strict", execute, deadline;
+  std::string policy = "strict", execute, timeout;
 };
 
 /// The seconds to execute; 0: nothing is executed. Called first, because preparing may take a minute.
@@ -151,9 +151,9 @@ void serve_on_ranks(const Session& session, const ReplayOptions& options, const 
   const std::vector<CountedCall>& calls = served.stream.calls;
   RankModel::Settings settings{.policy = parse_miss_policy(options.policy), .title = "replay"};
   for (const auto& [call, count] : calls) settings.capacity = std::max(settings.capacity, call.tokens);
-  if (!options.deadline.empty())
-    settings.deadline = std::chrono::nanoseconds(
-        static_cast<int64_t>(1e9 * std::min(parse_seconds("--deadline", options.deadline), 1e9)));
+  if (!options.timeout.empty())
+    settings.timeout = std::chrono::nanoseconds(
+        static_cast<int64_t>(1e9 * std::min(parse_seconds("--timeout", options.timeout), 1e9)));
   RankReplay replay = replay_on_ranks(session, options, world, settings, calls, seconds);
   served.lookups = std::move(replay.lookups);
   served.layers = std::move(replay.layers);
@@ -168,8 +168,8 @@ void serve_on_ranks(const Session& session, const ReplayOptions& options, const 
 
 int replay(const Session& session, ReplayOptions& options) {
   const auto world = world_of(options);
-  if (!world && !options.deadline.empty())
-    bad_input(fmt::format("--deadline {}: one rank waits for nobody; add --ranks 2", options.deadline));
+  if (!world && !options.timeout.empty())
+    bad_input(fmt::format("--timeout {}: one rank waits for nobody; add --ranks 2", options.timeout));
   apply_ranks(options);
   const double seconds = seconds_to_execute(options);
   check_is_file("--requests", options.trace.path, "give a trace: CSV or JSON lines");
@@ -251,7 +251,7 @@ void add_replay(CLI::App& app, Session& session) {
       ->capture_default_str();
   command.add_option("--execute", options->execute, "Run decoder layers of randomly chosen calls for this time")
       ->type_name("TIME");
-  command.add_option("--deadline", options->deadline, "Time that a rank waits for another rank (default: 60s)")
+  command.add_option("--timeout", options->timeout, "Time that a rank waits for another rank (default: 60s)")
       ->type_name("TIME");
 }
 

@@ -84,9 +84,9 @@ RankReplay replay_on_ranks(const Session& session, const Options& options, const
   RankReplay result;
   on_every_rank(world, one_thread_count(options), [&](Fabric& fabric) {
     // Ranks that compile missing binaries may be far apart in time.
-    fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(30)));
+    fabric.set_timeout(std::max<std::chrono::nanoseconds>(settings.timeout, std::chrono::seconds(30)));
     RankModel model(session, options, fabric, settings);
-    fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(1)));
+    fabric.set_timeout(std::max<std::chrono::nanoseconds>(settings.timeout, std::chrono::seconds(1)));
     RankReplay all{.lookups = look_up_on_ranks(fabric, model.operations(), calls)};
     const bool is_served = all.lookups.misses == 0 || settings.policy != MissPolicy::strict;
     LayerRunner runner(session.registry, model_of(options), model.operations(), model.channel());

@@ -16,7 +16,7 @@ struct RankReplay {
 
 /// Each rank looks up all calls. If no record is missing, or `settings.policy` answers misses, all ranks then run
 /// layers of randomly chosen calls for `seconds` and check their outputs. Errors: timeout if a rank waited for another
-/// rank longer than the deadline; as RankModel.
+/// rank longer than the timeout; as RankModel.
 RankReplay replay_on_ranks(const Session& session, const Options& options, const World& world,
                            const RankModel::Settings& settings, std::span<const CountedCall> calls, double seconds);
 

@@ -19,7 +19,7 @@ void print_rows(const TraceSummary& trace, const Stream& stream, bool are_bad_ro
   if (trace.broken_rows > 0)
     print_line(fmt::format("{} left out, {}", format_counted(trace.broken_rows, "broken row"),
                            are_bad_rows_skipped ? "as --skip-bad-rows allows"
-                                                : "so this is not the whole trace: exit code 1; mend the rows, or "
+                                                : "so this is not the whole trace: exit code 1; correct the rows, or "
                                                   "add --skip-bad-rows"));
 }
 

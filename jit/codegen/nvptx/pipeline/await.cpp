@@ -44,7 +44,7 @@ void Program::lower_await(const Op& op) {
     Value* peer = e_.b.CreateAdd(e_.b.CreateMul(rank, e_.i64(channel::num_peer_words)),
                                  e_.i64(int64_t{channel::peers} + int64_t{channel::abort_address}));
     Value* abort = block_word(e_, block.base, peer);
-    Value* limit = block_word(e_, block.base, e_.i64(channel::deadline_ns));
+    Value* limit = block_word(e_, block.base, e_.i64(channel::timeout_ns));
     Value* start = clock_ns(e_);
     Value *polls = nullptr, *state = nullptr;
     e_.loop_while(

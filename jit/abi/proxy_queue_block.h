@@ -1,15 +1,15 @@
-// jit/abi/outbox_block.h -- the send queue for ranks of other nodes, as a rank's kernels write it.
+// jit/abi/proxy_queue_block.h -- the queue of chunks for other nodes, as a rank's kernels write it.
 // SPDX-License-Identifier: Apache-2.0
 //
 // 64-bit words in the rank's memory: first the number of entries that were ever written, in a place as large as an
 // entry, then the entries as a ring. The control block has their address (seqtile/abi.h). An entry stands
-// for a chunk that is published: rows in this rank's mirror of the peer's staging, and the flag that follows the rows.
-// Each flag of a peer, of either parity, has at most one entry under way: a ring with room for all of these overwrites
-// nothing.
+// for a chunk that is published: rows in this rank's send buffer for the peer's staging, and the flag that follows the
+// rows. Each flag of a peer, of either parity, has at most one entry under way: a ring with room for all of these
+// overwrites nothing.
 #pragma once
 #include <cstdint>
 
-namespace seqtile::outbox {
+namespace seqtile::proxy_queue {
 
 enum EntryWord : int64_t {
   ready,  ///< the entry's number, from 1 on, stored last
@@ -23,4 +23,4 @@ enum EntryWord : int64_t {
   num_entry_words
 };
 
-}  // namespace seqtile::outbox
+}  // namespace seqtile::proxy_queue

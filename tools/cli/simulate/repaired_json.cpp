@@ -1,6 +1,6 @@
-// tools/cli/simulate/mended_json.cpp -- see mended_json.h.
+// tools/cli/simulate/repaired_json.cpp -- see repaired_json.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/simulate/mended_json.h"
+#include "tools/cli/simulate/repaired_json.h"
 
 #include <algorithm>
 #include <cctype>
@@ -43,16 +43,16 @@ class Mender {
       else if (std::isalnum(static_cast<unsigned char>(rest_.front())) || rest_.front() == '-') take_word();
       else keep(1);
     }
-    return std::move(mended_);
+    return std::move(repaired_);
   }
 
  private:
   void keep(size_t bytes) {
-    mended_ += rest_.substr(0, bytes);
+    repaired_ += rest_.substr(0, bytes);
     rest_.remove_prefix(std::min(bytes, rest_.size()));
   }
   void replace(size_t bytes) {
-    mended_ += kReplacement;
+    repaired_ += kReplacement;
     rest_.remove_prefix(bytes);
   }
 
@@ -86,17 +86,17 @@ class Mender {
     const auto [last, error] = std::from_chars(word.data(), word.data() + word.size(), number);
     const bool is_too_large = error == std::errc::result_out_of_range && last == word.data() + word.size();
     if (!is_too_large && word != "NaN" && word != "Infinity" && word != "-Infinity") return keep(word.size());
-    mended_ += '"';
+    repaired_ += '"';
     keep(word.size());
-    mended_ += '"';
+    repaired_ += '"';
   }
 
   std::string_view rest_;
-  std::string mended_;
+  std::string repaired_;
 };
 
 }  // namespace
 
-std::string mended_json_line(std::string_view line) { return Mender(line).run(); }
+std::string repaired_json_line(std::string_view line) { return Mender(line).run(); }
 
 }  // namespace seqtile::cli

@@ -1,6 +1,6 @@
-// jit/fabric/core/meeting.cpp -- see meeting.h.
+// jit/fabric/core/rendezvous.cpp -- see rendezvous.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/core/meeting.h"
+#include "jit/fabric/core/rendezvous.h"
 
 #include <cstring>
 
@@ -24,20 +24,20 @@ std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own) {
   return addresses;
 }
 
-std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds patience) {
+std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds timeout) {
   return fmt::format("rank {} waited {:.3g} s for rank{} {}; see what keeps {}, or wait longer", rank,
-                     std::chrono::duration<double>(patience).count(), missing.size() == 1 ? "" : "s",
+                     std::chrono::duration<double>(timeout).count(), missing.size() == 1 ? "" : "s",
                      fmt::join(missing, ", "), missing.size() == 1 ? "it" : "them");
 }
 
-std::vector<int> Meeting::missing() const {
+std::vector<int> Rendezvous::missing() const {
   std::vector<int> ranks;
   for (size_t rank = 0; rank < meetings_.size(); ++rank)
     if (meetings_[rank] <= number_) ranks.push_back(static_cast<int>(rank));
   return ranks;
 }
 
-std::vector<std::string> Meeting::meet(int rank, std::string_view mine, std::chrono::nanoseconds patience) {
+std::vector<std::string> Rendezvous::exchange(int rank, std::string_view mine, std::chrono::nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return num_leaving_ == 0 || has_left_; });
   if (has_left_) refuse();
@@ -48,12 +48,12 @@ std::vector<std::string> Meeting::meet(int rank, std::string_view mine, std::chr
     num_here_ = 0, num_leaving_ = brought_.size(), ++number_;
     changed_.notify_all();
   } else {
-    // A rank in a complete meeting gets its texts, also if another rank leaves right after it.
-    const bool has_ended = changed_.wait_for(lock, patience, [&] { return number_ != number || has_left_; });
+    // A rank in a complete rendezvous gets its texts, also if another rank leaves right after it.
+    const bool has_ended = changed_.wait_for(lock, timeout, [&] { return number_ != number || has_left_; });
     if (!has_ended) {
       has_left_ = true;
       changed_.notify_all();
-      throw Error(ErrorCode::timeout, waited_in_vain(rank, missing(), patience));
+      throw Error(ErrorCode::timeout, waited_in_vain(rank, missing(), timeout));
     }
     if (number_ == number) refuse();
   }
@@ -62,12 +62,12 @@ std::vector<std::string> Meeting::meet(int rank, std::string_view mine, std::chr
   return all;
 }
 
-void Meeting::leave() {
+void Rendezvous::leave() {
   const std::lock_guard lock(mutex_);
   has_left_ = true;
   changed_.notify_all();
 }
 
-void Meeting::refuse() { throw Error(ErrorCode::aborted, "a rank of the fabric has left while others wait for it"); }
+void Rendezvous::refuse() { throw Error(ErrorCode::aborted, "a rank of the fabric has left while others wait for it"); }
 
 }  // namespace seqtile::fabric

@@ -1,6 +1,6 @@
-// jit/fabric/transport/carrier.cpp -- see carrier.h.
+// jit/fabric/transport/proxy_thread.cpp -- see proxy_thread.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/transport/carrier.h"
+#include "jit/fabric/transport/proxy_thread.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,15 +11,15 @@
 
 namespace seqtile::fabric {
 
-struct Carrier::Header {
+struct ProxyThread::Header {
   enum Kind : int64_t { delivery, text, alive, leaving } kind;
-  uint64_t meeting;
+  uint64_t rendezvous;
   Delivery what;
 };
 
 namespace {
 
-constexpr int kSignsPerSilence = 10;
+constexpr int kHeartbeatsPerTimeout = 10;
 constexpr int64_t kMostBytes = 8 << 20;  ///< of the rows of a message, where a row is not more
 
 int64_t ticks(std::chrono::steady_clock::time_point time) { return time.time_since_epoch().count(); }
@@ -32,24 +32,28 @@ bool has_room(std::span<const std::byte> memory, int64_t offset, int64_t bytes) 
 
 }  // namespace
 
-Carrier::Carrier(std::unique_ptr<NodeLink> link, std::vector<int> remote_ranks, std::chrono::nanoseconds silence)
-    : link_(std::move(link)), remote_ranks_(std::move(remote_ranks)), silence_(silence), next_sign_(Clock::now()) {
+ProxyThread::ProxyThread(std::unique_ptr<NodeLink> link, std::vector<int> remote_ranks,
+                         std::chrono::nanoseconds heartbeat_timeout)
+    : link_(std::move(link)),
+      remote_ranks_(std::move(remote_ranks)),
+      heartbeat_timeout_(heartbeat_timeout),
+      next_heartbeat_(Clock::now()) {
   for (auto& heard : heard_) heard = ticks(Clock::now());
   thread_ = std::thread([this] { run(); });
 }
 
-Carrier::~Carrier() {
+ProxyThread::~ProxyThread() {
   leave();
   is_stopping_ = true;
   thread_.join();
 }
 
-void Carrier::run() {
+void ProxyThread::run() {
   while (!is_stopping_) wait_until([this] { return is_stopping_ || step(); }, nullptr);
 }
 
 /// Whether there was anything to do.
-bool Carrier::step() {
+bool ProxyThread::step() {
   const std::lock_guard lock(mutex_);
   bool has_moved = false;
   for (Source* source : sources_) has_moved |= source->forward(*this);
@@ -59,27 +63,27 @@ bool Carrier::step() {
   }
   const auto now = Clock::now();
   looked_ = ticks(now);
-  if (now >= next_sign_ && !has_left_) {
-    next_sign_ = now + silence_ / kSignsPerSilence;
+  if (now >= next_heartbeat_ && !has_left_) {
+    next_heartbeat_ = now + heartbeat_timeout_ / kHeartbeatsPerTimeout;
     tell_all({.kind = Header::alive});
   }
   return has_moved;
 }
 
-void Carrier::send(int to, const Header& header, std::string_view text) {
+void ProxyThread::send(int to, const Header& header, std::string_view text) {
   std::vector<std::byte> bytes(sizeof(header) + text.size());
   std::memcpy(bytes.data(), &header, sizeof(header));
   if (!text.empty()) std::memcpy(bytes.data() + sizeof(header), text.data(), text.size());
   link_->send(to, std::move(bytes));
 }
 
-void Carrier::tell_all(const Header& header, std::string_view text) {
+void ProxyThread::tell_all(const Header& header, std::string_view text) {
   for (const int rank : remote_ranks_)
     if ((left_ >> rank & 1) == 0) send(rank, header, text);
 }
 
 // In messages of a size that every link takes; the word goes with the last one.
-void Carrier::deliver(int to, const Delivery& what, const std::byte* rows) {
+void ProxyThread::deliver(int to, const Delivery& what, const std::byte* rows) {
   if ((left_ >> to & 1) != 0) return;
   const int64_t most_rows = std::max<int64_t>(1, kMostBytes / std::max<int64_t>(1, what.row_bytes));
   int64_t first = 0;
@@ -98,7 +102,7 @@ void Carrier::deliver(int to, const Delivery& what, const std::byte* rows) {
   } while (first < what.rows);
 }
 
-void Carrier::handle(const NodeMessage& message) {
+void ProxyThread::handle(const NodeMessage& message) {
   heard_[static_cast<size_t>(message.from)] = ticks(Clock::now());
   Header header;
   if (message.bytes.size() < sizeof(header)) return;
@@ -106,11 +110,11 @@ void Carrier::handle(const NodeMessage& message) {
   const std::span rest = std::span(message.bytes).subspan(sizeof(header));
   if (header.kind == Header::delivery) take(header.what, rest);
   if (header.kind == Header::text)
-    texts_[header.meeting][message.from].assign(reinterpret_cast<const char*>(rest.data()), rest.size());
+    texts_[header.rendezvous][message.from].assign(reinterpret_cast<const char*>(rest.data()), rest.size());
   if (header.kind == Header::leaving) left_ |= uint32_t{1} << message.from;
 }
 
-void Carrier::take(const Delivery& what, std::span<const std::byte> rows) {
+void ProxyThread::take(const Delivery& what, std::span<const std::byte> rows) {
   const auto staging = memories_.find(what.staging), flags = memories_.find(what.flags);
   if (staging == memories_.end() || flags == memories_.end()) return;  // of before a reset()
   const auto row_bytes = static_cast<size_t>(what.row_bytes);
@@ -125,25 +129,25 @@ void Carrier::take(const Delivery& what, std::span<const std::byte> rows) {
   if (what.has_word) std::atomic_ref<int64_t>(*flag).store(what.flag, std::memory_order_release);
 }
 
-void Carrier::send_text(uint64_t meeting, std::string_view text) {
+void ProxyThread::send_text(uint64_t rendezvous, std::string_view text) {
   const std::lock_guard lock(mutex_);
-  tell_all({.kind = Header::text, .meeting = meeting}, text);
+  tell_all({.kind = Header::text, .rendezvous = rendezvous}, text);
 }
 
 /// Whether the texts of all remote ranks have come. A rank that has left is not counted.
-bool Carrier::has_texts(uint64_t meeting) {
+bool ProxyThread::has_texts(uint64_t rendezvous) {
   const std::lock_guard lock(mutex_);
-  const auto& texts = texts_[meeting];
+  const auto& texts = texts_[rendezvous];
   return std::ranges::all_of(remote_ranks_, [&](int rank) { return texts.contains(rank) || (left_ >> rank & 1) != 0; });
 }
 
-std::vector<std::string> Carrier::await_texts(uint64_t meeting, std::chrono::nanoseconds patience,
-                                              const PeerWatch& watch) {
+std::vector<std::string> ProxyThread::await_texts(uint64_t rendezvous, std::chrono::nanoseconds timeout,
+                                                  const PeerWatch& watch) {
   const auto start = std::chrono::steady_clock::now();
-  const auto is_late = [&] { return std::chrono::steady_clock::now() - start > patience; };
-  const bool is_complete = wait_until([&] { return has_texts(meeting) || is_late(); }, &watch);
+  const auto is_late = [&] { return std::chrono::steady_clock::now() - start > timeout; };
+  const bool is_complete = wait_until([&] { return has_texts(rendezvous) || is_late(); }, &watch);
   const std::lock_guard lock(mutex_);
-  auto came = texts_.extract(meeting);
+  auto came = texts_.extract(rendezvous);
   std::vector<std::string> texts;
   for (const int rank : remote_ranks_) {
     const auto found = came.mapped().find(rank);
@@ -158,28 +162,28 @@ std::vector<std::string> Carrier::await_texts(uint64_t meeting, std::chrono::nan
   return texts;
 }
 
-void Carrier::add_memory(uint64_t number, std::span<std::byte> own) {
+void ProxyThread::add_memory(uint64_t number, std::span<std::byte> own) {
   const std::lock_guard lock(mutex_);
   memories_.emplace(number, own);
 }
 
-void Carrier::remove_memory(uint64_t number) {
+void ProxyThread::remove_memory(uint64_t number) {
   const std::lock_guard lock(mutex_);
   memories_.erase(number);
 }
 
-void Carrier::add_source(Source& source) {
+void ProxyThread::add_source(Source& source) {
   const std::lock_guard lock(mutex_);
   sources_.push_back(&source);
 }
 
-void Carrier::remove_source(Source& source) {
+void ProxyThread::remove_source(Source& source) {
   const std::lock_guard lock(mutex_);
   source.forward(*this);
   std::erase(sources_, &source);
 }
 
-void Carrier::leave() {
+void ProxyThread::leave() {
   const std::lock_guard lock(mutex_);
   if (!has_left_) tell_all({.kind = Header::leaving});
   has_left_ = true;
@@ -187,10 +191,10 @@ void Carrier::leave() {
 
 // Peers count as silent only up to the time when all messages had been received: after a stop of this process the
 // messages that came meanwhile are read first.
-bool Carrier::has_dead_peer() const noexcept {
+bool ProxyThread::has_dead_peer() const noexcept {
   const int64_t looked = looked_;
-  return std::ranges::any_of(remote_ranks_,
-                             [&](int rank) { return looked - heard_[static_cast<size_t>(rank)] > silence_.count(); });
+  return std::ranges::any_of(
+      remote_ranks_, [&](int rank) { return looked - heard_[static_cast<size_t>(rank)] > heartbeat_timeout_.count(); });
 }
 
 }  // namespace seqtile::fabric

@@ -1,4 +1,4 @@
-// jit/fabric/core/meeting.h -- where the ranks of one process meet: the host's side of collective calls.
+// jit/fabric/core/rendezvous.h -- where the ranks of one process meet: the host's side of collective calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <chrono>
@@ -19,14 +19,14 @@ void check_world_size(int world_size);
 std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own);
 
 /// The error message of a rank that has waited for others too long.
-std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds patience);
+std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds timeout);
 
 /// A barrier at which all ranks exchange texts: each rank brings one and gets the texts of all ranks.
-class Meeting {
+class Rendezvous {
  public:
-  explicit Meeting(int world_size) : brought_(static_cast<size_t>(world_size)), meetings_(brought_.size()) {}
+  explicit Rendezvous(int world_size) : brought_(static_cast<size_t>(world_size)), meetings_(brought_.size()) {}
   /// Errors: aborted where a rank has left; timeout. After a timeout this rank has left.
-  std::vector<std::string> meet(int rank, std::string_view mine, std::chrono::nanoseconds patience);
+  std::vector<std::string> exchange(int rank, std::string_view mine, std::chrono::nanoseconds timeout);
   /// A rank is gone: ranks that wait, and ranks that come later, get an error.
   void leave();
 
@@ -38,7 +38,7 @@ class Meeting {
   std::condition_variable changed_;
   std::vector<std::string> brought_;
   std::vector<uint64_t> meetings_;         ///< by rank: the number of meetings it has come to
-  size_t num_here_ = 0, num_leaving_ = 0;  ///< ranks in this meeting; ranks that still read texts of the one before
+  size_t num_here_ = 0, num_leaving_ = 0;  ///< ranks in this rendezvous; ranks that still read texts of the one before
   uint64_t number_ = 0;                    ///< how many meetings were complete
   bool has_left_ = false;
 };

@@ -1,7 +1,7 @@
-// jit/fabric/transport/carrier.h -- a rank's thread that carries rows, flags and texts to the ranks of other nodes.
+// jit/fabric/transport/proxy_thread.h -- a rank's thread that sends rows, flags and texts to other nodes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows and the flag behind them are one message. The receiver's carrier thread copies the rows to the receiver's
+// Rows and the flag behind them are one message. The receiver's proxy thread copies the rows to the receiver's
 // staging and then stores the flag with release order, as a rank of the same node would have done. An allocation has
 // the same number on all ranks; messages for an allocation that is gone are dropped. docs/seqpar/protocol.md says why
 // a delay does no harm.
@@ -35,27 +35,28 @@ struct Delivery {
   bool has_word = true;  ///< false: rows alone, more follow
 };
 
-class Carrier;
+class ProxyThread;
 
-/// A queue of deliveries that the carrier empties.
+/// A queue of deliveries that the proxy thread empties.
 class Source {
  public:
   virtual ~Source() = default;
-  /// Sends all waiting deliveries by Carrier::deliver(). Returns whether there were any.
-  virtual bool forward(Carrier& carrier) = 0;
+  /// Sends all waiting deliveries by ProxyThread::deliver(). Returns whether there were any.
+  virtual bool forward(ProxyThread& proxy) = 0;
 };
 
-class Carrier final : public PeerWatch {
+class ProxyThread final : public PeerWatch {
  public:
-  /// `silence`: a rank that sends nothing for so long counts as dead.
-  Carrier(std::unique_ptr<NodeLink> link, std::vector<int> remote_ranks, std::chrono::nanoseconds silence);
-  ~Carrier() override;
+  /// `heartbeat_timeout`: a rank that sends nothing for so long counts as dead.
+  ProxyThread(std::unique_ptr<NodeLink> link, std::vector<int> remote_ranks,
+              std::chrono::nanoseconds heartbeat_timeout);
+  ~ProxyThread() override;
   const std::vector<int>& remote_ranks() const { return remote_ranks_; }
 
-  /// Sends this rank's text of a meeting to all remote ranks.
-  void send_text(uint64_t meeting, std::string_view text);
+  /// Sends this rank's text of a rendezvous to all remote ranks.
+  void send_text(uint64_t rendezvous, std::string_view text);
   /// Texts of the remote ranks, in the order of remote_ranks(). Errors: aborted where one of them has died or left.
-  std::vector<std::string> await_texts(uint64_t meeting, std::chrono::nanoseconds patience, const PeerWatch& watch);
+  std::vector<std::string> await_texts(uint64_t rendezvous, std::chrono::nanoseconds timeout, const PeerWatch& watch);
 
   /// From here on deliveries to memory `number` are stored in `own`.
   void add_memory(uint64_t number, std::span<std::byte> own);
@@ -80,18 +81,18 @@ class Carrier final : public PeerWatch {
   void take(const Delivery& what, std::span<const std::byte> rows);
   void send(int to, const Header& header, std::string_view text = {});
   void tell_all(const Header& header, std::string_view text = {});
-  bool has_texts(uint64_t meeting);
+  bool has_texts(uint64_t rendezvous);
 
   const std::unique_ptr<NodeLink> link_;
   const std::vector<int> remote_ranks_;
-  const std::chrono::nanoseconds silence_;
+  const std::chrono::nanoseconds heartbeat_timeout_;
   std::mutex mutex_;  ///< guards all members below but for the atomics
   std::map<uint64_t, std::span<std::byte>> memories_;
   std::vector<Source*> sources_;
-  std::map<uint64_t, std::map<int, std::string>> texts_;  ///< by meeting and rank
+  std::map<uint64_t, std::map<int, std::string>> texts_;  ///< by rendezvous and rank
   uint32_t left_ = 0;                                     ///< a bit for each rank that has left
   bool has_left_ = false;                                 ///< this rank has left
-  Clock::time_point next_sign_;
+  Clock::time_point next_heartbeat_;
   std::array<std::atomic<int64_t>, channel::kMaxRanks> heard_{};  ///< when, by rank
   std::atomic<int64_t> looked_{0};                                ///< when all that had come was received
   std::atomic<bool> is_stopping_{false};
