@@ -16,6 +16,7 @@
 #include "jit/base/process_exit.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile {
 namespace {
@@ -118,7 +119,8 @@ MissPolicy parse_miss_policy(std::string_view name) {
   if (name == "background") return MissPolicy::background;
   if (name == "tune") return MissPolicy::tune;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("unknown miss policy '{}'; there are: strict, default, nearest, background, tune", name));
+              fmt::format("unknown miss policy '{}'; there are: strict, default, nearest, background, tune{}", name,
+                          did_you_mean(name, {"strict", "default", "nearest", "background", "tune"})));
 }
 
 namespace autotune {

@@ -8,6 +8,7 @@
 #include "jit/ir/row_alignment.h"
 #include "seqtile/builder.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -51,13 +52,15 @@ void Registry::add(OpDef op) {
 }
 
 const OpDef& Registry::find(std::string_view name) const {
-  std::string names;
+  std::vector<std::string_view> names;
   for (const auto& op : ops_) {
     if (op->name == name) return *op;
-    names += (names.empty() ? "" : ", ") + op->name;
+    names.push_back(op->name);
   }
-  throw Error(ErrorCode::invalid_argument,
-              "no operation is called \"" + std::string(name) + "\"; there are: " + (names.empty() ? "none" : names));
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("no operation is called \"{}\"; there are: {}{}", name,
+                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")), did_you_mean(name, names)));
 }
 
 double predicted_us(const OpDef& op, const Workload& workload, const Config& config, int64_t length,

@@ -17,6 +17,7 @@
 #include "jit/base/log.h"
 #include "seqtile/error.h"
 #include "seqtile/stores.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -31,7 +32,8 @@ void check_options(const TuneOptions& options, const Target& target) {
   const bool is_known = std::find(std::begin(kPolicies), std::end(kPolicies), options.policy) != std::end(kPolicies);
   if (!is_known || (options.policy.ends_with("-graph") && !target.is_gpu()))
     throw Error(ErrorCode::invalid_argument, "measurement policy \"" + options.policy +
-                                                 "\"; there are: cold, warm, and for GPUs cold-graph, warm-graph");
+                                                 "\"; there are: cold, warm, and for GPUs cold-graph, warm-graph" +
+                                                 (is_known ? "" : did_you_mean(options.policy, kPolicies)));
   make_strategy(options.strategy, {}, options.seed);
 }
 

@@ -13,6 +13,7 @@
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
 #include "seqtile/stores.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::bench {
 namespace {
@@ -66,7 +67,7 @@ std::vector<cache::Record> Environment::records(const autotune::Workload& normal
 void Environment::tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const {
   const autotune::Workload& first = requests.front().workload;
   if (!records(registry_.find(first.operation).normalize(first)).empty()) return;
-  fmt::print(stderr, "tuning {} operations for {} s\n", requests.size(), budget_s);
+  fmt::print(stderr, "tuning {} for {} s\n", counted(requests.size(), "operation"), budget_s);
   tune(requests, budget_s);
 }
 

@@ -1,9 +1,13 @@
 // bench/main.cpp -- the command line of the benchmarks (`seqtile bench` runs this program).
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <exception>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -11,6 +15,7 @@
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "bench/suites.h"
+#include "jit/base/nearest_word.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
 #include "seqtile/tuner.h"
@@ -59,19 +64,66 @@ std::string refuse_time(const std::string& text) {
                      autotune::kSecondsForm);
 }
 
+std::string refuse_count(const std::string& text) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool is_count = error == std::errc() && end == text.data() + text.size() && count > 0;
+  return is_count ? "" : fmt::format("{}: not a whole number from 1 to {}", text, std::numeric_limits<int>::max());
+}
+
+std::vector<std::string_view> suite_names() {
+  std::vector<std::string_view> names;
+  for (const Suite& suite : kSuites) names.emplace_back(suite.name);
+  return names;
+}
+
+std::string refuse_suite(const std::string& text) {
+  const std::vector<std::string_view> names = suite_names();
+  if (std::ranges::find(names, text) != names.end()) return {};
+  return fmt::format("{}: there is no such suite; there are {}{}", text, fmt::join(names, ", "),
+                     did_you_mean(text, names));
+}
+
+std::string unknown_option(const CLI::App& app, const std::string& word) {
+  const std::string flag = word.substr(0, word.find('='));
+  std::vector<std::string_view> known;
+  for (const CLI::Option* option : app.get_options())
+    known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
+  const size_t dashes = std::min(flag.find_first_not_of('-'), flag.size());
+  const std::string_view nearest = nearest_word(std::string_view(flag).substr(dashes), known);
+  return fmt::format("there is no option {}{}", flag,
+                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+}
+
+/// What is wrong with the command line, in our words: CLI11 begins with an option's name, or ends with a word.
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> words = app.remaining();
+  // The value of a mistyped option would be taken for a suite.
+  for (const std::string& word : words)
+    if (word.starts_with('-')) return unknown_option(app, word);
+  if (!words.empty()) return fmt::format("'{}' is one word too many; give one suite, or a --filter", words.front());
+  const std::string text = error.what(), name = text.substr(0, text.find(':'));
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && option && option->results().empty())
+    return fmt::format("{} has no value; write {} VALUE", name, name);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && option)
+    return fmt::format("{} is given {} times; give it once", name, option->results().size());
+  if (dynamic_cast<const CLI::ValidationError*>(&error) && option)
+    return fmt::format("{} {}", name, text.substr(std::min(name.size() + 2, text.size())));
+  return text;
+}
+
 void declare(CLI::App& app, Arguments& arguments) {
   app.footer(kFooter);
-  std::vector<std::string> suites;
-  for (const Suite& suite : kSuites) suites.push_back(suite.name);
-  app.add_option("suite", arguments.suite, "Only this suite: " + fmt::format("{}", fmt::join(suites, ", ")))
-      ->check(CLI::IsMember(suites));
+  app.add_option("suite", arguments.suite, fmt::format("Only this suite: {}", fmt::join(suite_names(), ", ")))
+      ->check(CLI::Validator([](std::string& text) { return refuse_suite(text); }, ""));
   app.add_option("--filter", arguments.filter, "Regular expression on <op>/<dtype>/<shape>/<impl>/t<threads>");
-  app.add_option("--threads", arguments.threads, "Only this thread count (default: 1 and 2)")
-      ->check(CLI::PositiveNumber);
+  const CLI::Validator count([](std::string& text) { return refuse_count(text); }, "");
+  app.add_option("--threads", arguments.threads, "Only this thread count (default: 1 and 2)")->check(count);
   app.add_flag("--list", arguments.options.is_listed, "Print the names and measure nothing");
   app.add_flag("--json", arguments.json, "One JSON object on the last line of standard output");
   app.add_option("-o,--output", arguments.output, "File for the results in Google Benchmark's JSON format");
-  app.add_option("--rounds", arguments.run.rounds, "Interleaved rounds (default 15)")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", arguments.run.rounds, "Interleaved rounds (default 15)")->check(count);
   app.add_option("--cache", arguments.options.cache,
                  "Tuning records of the benchmarks (default: bench.db in the user's cache)");
   app.add_option("--budget", arguments.budget,
@@ -156,7 +208,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    fmt::print(stderr, "seqtile bench: {}; see `seqtile bench -- --help`\n", bench::usage_problem(app, error));
+    return 2;
   }
   if (!arguments.budget.empty()) arguments.options.budget_s = *autotune::parse_seconds(arguments.budget);
   arguments.options.threads = arguments.threads > 0 ? std::vector{arguments.threads} : std::vector{1, 2};

@@ -124,7 +124,7 @@ bool is_being_made(const std::string& path) {
 
 std::optional<MacKey> load_or_create_key(const std::string& path, std::string& problem) {
   if (sodium_init() < 0) {
-    problem = "libsodium has no source of random numbers on this machine";
+    problem = "key file: libsodium has no source of random numbers on this machine";
     return std::nullopt;
   }
   if (path.empty()) {
@@ -132,7 +132,8 @@ std::optional<MacKey> load_or_create_key(const std::string& path, std::string& p
     return std::nullopt;
   }
   struct stat info {};
-  if (lstat(path.c_str(), &info) != 0 && errno == ENOENT && !create_key(path, problem)) return std::nullopt;
+  const bool is_absent = lstat(path.c_str(), &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
+  if (is_absent && !create_key(path, problem)) return std::nullopt;
   for (int i = 0; i < kMaxMakingWaits && is_being_made(path); ++i) usleep(2000);
   return load_key(path, problem);
 }

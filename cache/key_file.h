@@ -12,6 +12,9 @@
 
 namespace seqtile::cache {
 
+/// Each problem of a key begins so.
+inline constexpr const char* kKeyProblem = "key file";
+
 using MacKey = std::array<unsigned char, 32>;
 
 /// The key; the file is made if absent. Without a usable key returns nullopt, and `problem` says what, value, next

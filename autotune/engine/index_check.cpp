@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -198,8 +199,8 @@ Complaint problem_of_borders(std::span<const T> numbers, const Bounds& bounds, c
   if (number > bounds.limit)
     return {false, fmt::format("element {} is {}; it must be at most {}", i, number, limit_text)};
   const std::string expected = rows < bounds.least ? fmt::format("at least {}", bounds.least) : "at most " + most_text;
-  return {false, fmt::format("elements {} and {} are {} and {}, which is a list of {} rows; {} expected", i - 1, i,
-                             before, number, rows, expected)};
+  return {false, fmt::format("elements {} and {} are {} and {}, which is a list of {}; {} expected", i - 1, i, before,
+                             number, counted(rows, "row"), expected)};
 }
 
 template <class T>
@@ -213,8 +214,8 @@ Complaint problem_of_spans(std::span<const T> starts, std::span<const T> counts,
     return {true, fmt::format("element {} is {}; it must be at least {}", i, count, bounds.least)};
   if (count > bounds.most) return {true, fmt::format("element {} is {}; it must be at most {}", i, count, most_text)};
   if (start < 0) return {false, fmt::format("element {} is {}; it must be at least 0", i, start)};
-  return {false, fmt::format("element {} is {}; with its {} rows ('{}') it must end at {} or before", i, start, count,
-                             counts_name, limit_text)};
+  return {false, fmt::format("element {} is {}; with its {} ('{}') it must end at {} or before", i, start,
+                             counted(count, "row"), counts_name, limit_text)};
 }
 
 template <class T>
@@ -222,10 +223,9 @@ Complaint problem_of_shared_rows(std::span<const T> starts, std::span<const T> c
   const auto shared = shared_rows(starts, counts);
   if (!shared) return {};
   const auto [a, b] = *shared;
-  return {false,
-          fmt::format("elements {} and {} are {} and {}, and the first list has {} rows ('{}'); rows of two lists "
-                      "would be written twice",
-                      a, b, starts[a], starts[b], counts[a], counts_name)};
+  return {false, fmt::format("elements {} and {} are {} and {}, and the first list has {} ('{}'); rows of two lists "
+                             "would be written twice",
+                             a, b, starts[a], starts[b], counted(counts[a], "row"), counts_name)};
 }
 
 }  // namespace

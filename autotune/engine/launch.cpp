@@ -9,6 +9,7 @@
 
 #include "jit/ir/row_alignment.h"
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -101,9 +102,10 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu)
 void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
                       KernelCall& call) const {
   if (length < least_length_) fail(fmt::format("length is {}; it must be at least {}", length, least_length_));
-  if (tensors.size() != args_.size()) fail(fmt::format("{} tensors given, {} expected", tensors.size(), args_.size()));
+  if (tensors.size() != args_.size())
+    fail(fmt::format("{} given, {} expected", counted(tensors.size(), "tensor"), args_.size()));
   if (scalars.size() != static_cast<size_t>(num_scalars_)) {
-    fail(fmt::format("{} scalars given, {} expected", scalars.size(), num_scalars_));
+    fail(fmt::format("{} given, {} expected", counted(scalars.size(), "scalar"), num_scalars_));
   }
   call.num_slots = 0;
   call.num_symbols = num_bound_ + num_scalars_;

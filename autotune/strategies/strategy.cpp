@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/strategies/strategies.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::autotune {
 
@@ -11,7 +12,8 @@ std::unique_ptr<Strategy> make_strategy(std::string_view name, const std::vector
   if (name == "halving") return make_halving(ranked);
   if (name == "evolutionary") return make_evolutionary(ranked, seed);
   throw Error(ErrorCode::invalid_argument, "no strategy is called \"" + std::string(name) +
-                                               "\"; there are: exhaustive, topk, halving, evolutionary");
+                                               "\"; there are: exhaustive, topk, halving, evolutionary" +
+                                               did_you_mean(name, {"exhaustive", "topk", "halving", "evolutionary"}));
 }
 
 }  // namespace seqtile::autotune

@@ -10,6 +10,7 @@
 #include "autotune/worker/stats.h"
 #include "jit/base/log.h"
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -95,9 +96,10 @@ void load_item(Item& item, const Target& target, cache::TuningStore& store, Evid
     if (!is_of_ladder(row.lo, row.hi)) item.misplaced.push_back(row);
   std::erase_if(bad, [&](const auto& row) { return is_of_ladder(row.lo, row.hi) && !state_of(item, row.lo, row.hi); });
   if (bad.empty()) return;
-  log_line(LogLevel::warning, fmt::format("{}: {} stored records may not serve and are replaced; that of {}..{}: {}",
+  log_line(LogLevel::warning, fmt::format("{}: {} may not serve and {} replaced; that of {}..{}: {}",
                                           describe(item, {item.buckets.front().bucket.lo, item.max_length()}),
-                                          bad.size(), bad[0].lo, bad[0].hi, bad[0].reason));
+                                          counted(bad.size(), "stored record"), bad.size() == 1 ? "is" : "are",
+                                          bad[0].lo, bad[0].hi, bad[0].reason));
 }
 
 }  // namespace

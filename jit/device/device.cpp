@@ -14,6 +14,7 @@
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 #include <fmt/format.h>
 
@@ -33,6 +34,14 @@ int gpu_number(const std::string& name) {
   if (digits.empty() || digits.size() > 4 || digits.find_first_not_of("0123456789") != std::string::npos)
     throw Error(ErrorCode::invalid_argument, fmt::format("device \"{}\": give cuda or cuda:N with a number", name));
   return std::stoi(digits);
+}
+
+/// All names but those of single GPUs.
+std::vector<std::string> names_of_devices() {
+  std::vector<std::string> names{"cpu", "cuda"};
+  for (const char* target : kSimulated) names.push_back(std::string("sim:") + target);
+  for (const DeviceProfile& profile : device_profiles()) names.push_back(profile.name);
+  return names;
 }
 
 /// A GPU that was found, without a context.
@@ -96,8 +105,8 @@ std::unique_ptr<Device> open_device(const std::string& name, int num_threads) {
   if (const DeviceProfile* profile = find_profile(name)) return make_profile_device(*profile);
   throw Error(ErrorCode::unsupported,
               fmt::format("unknown device \"{}\"; this build knows cpu, cuda:N, sim:{} and the profiles h200, h100_sxm "
-                          "and a100",
-                          name, fmt::join(kSimulated, ", sim:")));
+                          "and a100{}",
+                          name, fmt::join(kSimulated, ", sim:"), did_you_mean(name, names_of_devices())));
 }
 
 Target device_target(const std::string& name) {

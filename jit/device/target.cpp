@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "jit/base/env.h"
+#include "jit/base/nearest_word.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"
 
@@ -181,7 +182,8 @@ Target cpu_target(std::string_view name) {
   for (const Target& target : table())
     if (short_name(target) == name) return target;
   throw Error(ErrorCode::unsupported,
-              fmt::format("unknown CPU target \"{}\"; the targets are {}", name, fmt::join(cpu_target_names(), ", ")));
+              fmt::format("unknown CPU target \"{}\"; the targets are {}{}", name, fmt::join(cpu_target_names(), ", "),
+                          did_you_mean(name, cpu_target_names())));
 }
 
 Target gpu_target(std::string_view name) {
@@ -193,8 +195,8 @@ Target gpu_target(std::string_view name) {
   if (name == "sm_80") target.features = "+ptx74";
   else if (name == "sm_90a") target.features = "+ptx80", target.has_wgmma = true;
   else
-    throw Error(ErrorCode::unsupported,
-                fmt::format("unknown GPU target \"{}\"; the targets are sm_80 and sm_90a", name));
+    throw Error(ErrorCode::unsupported, fmt::format("unknown GPU target \"{}\"; the targets are sm_80 and sm_90a{}",
+                                                    name, did_you_mean(name, {"sm_80", "sm_90a"})));
   target.gpu = find_profile(name)->facts;
   target.shared_bytes = target.gpu.shared_bytes_per_block;
   return target;

@@ -10,6 +10,7 @@
 
 #include "seqtile/builder.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::kernels {
 namespace {
@@ -24,7 +25,8 @@ Activation parse_activation(std::string_view name) {
   const auto found = std::ranges::find(kActivationNames, name);
   if (found != kActivationNames.end()) return static_cast<Activation>(found - kActivationNames.begin());
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("activation {} is unknown; use one of {}", name, fmt::join(kActivationNames, ", ")));
+              fmt::format("activation {} is unknown; use one of {}{}", name, fmt::join(kActivationNames, ", "),
+                          did_you_mean(name, kActivationNames)));
 }
 
 Var activate(KernelBuilder& b, Activation activation, Var x) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::kernels {
 namespace {
@@ -89,7 +90,9 @@ std::string WorkloadReader::choice(std::string_view name, std::span<const std::s
     const std::string* given = std::get_if<std::string>(&it->second);
     bool known = false;
     for (const std::string_view choice : choices) known |= given && *given == choice;
-    if (!known) refuse(name, fmt::format("must be one of {}", fmt::join(choices, ", ")));
+    if (!known)
+      refuse(name,
+             fmt::format("must be one of {}{}", fmt::join(choices, ", "), did_you_mean(given ? *given : "", choices)));
     value = *given;
   }
   result_.fields.set(std::string(name), std::string(value));
@@ -99,14 +102,15 @@ std::string WorkloadReader::choice(std::string_view name, std::span<const std::s
 autotune::Workload WorkloadReader::finish() const {
   for (const auto& [name, value] : given_.fields.values()) {
     if (result_.fields.contains(name) || std::ranges::count(left_out_, name)) continue;
-    std::string known;
-    for (const auto& [field, unused] : result_.fields.values()) known += (known.empty() ? "" : ", ") + field;
-    for (const std::string& field : left_out_) known += ", " + field;
+    std::vector<std::string_view> known;
+    for (const auto& [field, unused] : result_.fields.values()) known.push_back(field);
+    known.insert(known.end(), left_out_.begin(), left_out_.end());
     // A mistyped name is also why a required field is missing.
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("{}: field {} is {}, but the operation has no such field; it has {}{}", given_.operation, name,
-                    text_of(value), known, missing_.empty() ? "" : fmt::format("; {} is missing", missing_)));
+        fmt::format("{}: field {} is {}, but the operation has no such field; it has {}{}{}", given_.operation, name,
+                    text_of(value), fmt::join(known, ", "),
+                    missing_.empty() ? "" : fmt::format("; {} is missing", missing_), did_you_mean(name, known)));
   }
   if (!missing_.empty()) refuse(missing_, missing_reason_);
   return result_;

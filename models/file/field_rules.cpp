@@ -139,6 +139,10 @@ constexpr std::string_view kRopeFields =
 
 // Words between the _ of a field's name, as files name their experts and their quantised weights in many ways.
 constexpr std::string_view kExperts = " expert experts ", kExpertWords = " expert experts moe ";
+constexpr std::string_view kExpertValues = " expert experts moe smoe mixtral ";
+constexpr std::string_view kFeedForwardWords = " mlp ffn ffw ff feed ";  ///< of fields where "sparse" means experts
+/// Words of fields whose objects describe layers.
+constexpr std::string_view kLayerWords = " mlp ffn ffw ff feed block blocks layer layers decoder ";
 constexpr std::string_view kCountWords = " num n nb number count ";
 constexpr std::string_view kPartWords = " per shared group groups tok token used active ";
 constexpr std::string_view kQuantisedWords =
@@ -240,16 +244,66 @@ bool counts_experts(const std::string& name) {
 
 bool is_of_experts(const std::string& name) { return has_part(kExpertWords, name) || has_word(kExpertFields, name); }
 
-/// Refuses a mixture of experts. If a count of experts is none or one, the fields beside it have no effect.
+/// The words of a text, with _ between them: "Llama_Moe_For_Causal_LM" for "LlamaMoEForCausalLM", "sparse_moe" for
+/// "sparse-moe".
+std::string in_words(std::string_view text) {
+  std::string words;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool is_moe = text.substr(i, 3) == "MoE" || text.substr(i, 3) == "MOE";
+    const bool is_after_small = !words.empty() && !std::isupper(static_cast<unsigned char>(words.back()));
+    if (std::isupper(c) && is_after_small) words += '_';
+    if (is_moe) words += text[i], words += "oe", i += 2;
+    else words += static_cast<char>(std::isalnum(c) ? c : '_');
+  }
+  return words;
+}
+
+/// The text in a value, or in a list, that names experts: "moe", "LlamaMoEForCausalLM", the "sparse" of a feed-forward
+/// part. Empty for other values.
+std::string said_experts(const Json& value, bool is_feed_forward) {
+  if (value.is_string()) {
+    const std::string words = in_words(value.get<std::string>());
+    const bool is_said = has_part(kExpertValues, words) || (is_feed_forward && has_part(" sparse ", words));
+    return is_said ? value.get<std::string>() : "";
+  }
+  std::string said;
+  if (value.is_array())
+    for (const Json& item : value)
+      if (said.empty()) said = said_experts(item, is_feed_forward);
+  return said;
+}
+
+/// Whether the value of a field may say of what kind layers are. Paths of files and names of tokens may not.
+bool chooses_layers(const std::string& name, const Json& value) {
+  if (name == "architectures") return true;
+  return name != "model_type" && !rule_of(kRules, name) && reason_by_shape(name, value).empty();
+}
+
+/// `said`: the text of a list that says it, else empty.
+[[noreturn]] void refuse_as_experts(const ConfigReader& config, const std::string& name, const std::string& said = {}) {
+  config.fail(
+      ErrorCode::unsupported, name,
+      fmt::format("asks for a mixture of experts{}, which is not modelled; give the config.json of a dense model",
+                  said.empty() ? "" : fmt::format(" ({})", autotune::excerpt(Json(said)))));
+}
+
+/// Refuses a mixture of experts, said by a field's name, its value, or an object of layers such as ffn_config. If a
+/// count of experts is none or one, the fields beside it have no effect.
 void refuse_experts(const ConfigReader& config) {
   bool has_count = false;
   for (const auto& [name, value] : config.json().items()) has_count = has_count || counts_experts(name);
   for (const auto& [name, value] : config.json().items()) {
-    if (!is_of_experts(name)) continue;
-    config.use(name);
-    if (is_off(value) || is_one(value) || (has_count && !counts_experts(name))) continue;
-    config.fail(ErrorCode::unsupported, name,
-                "asks for a mixture of experts, which is not modelled; give the config.json of a dense model");
+    if (is_of_experts(name)) {
+      config.use(name);
+      if (is_off(value) || is_one(value) || (has_count && !counts_experts(name))) continue;
+      refuse_as_experts(config, name);
+    }
+    if (has_count || !chooses_layers(name, value)) continue;
+    if (const std::string said = said_experts(value, has_part(kFeedForwardWords, name)); !said.empty())
+      refuse_as_experts(config, name, value.is_array() ? said : "");
+    if (value.is_object() && has_part(kLayerWords, name))
+      refuse_experts(ConfigReader(value, config.where() + ": " + name, config.notes(), config.path(name) + "."));
   }
 }
 

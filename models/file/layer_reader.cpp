@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "models/file/rope_reader.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::models {
 namespace {
@@ -64,8 +65,8 @@ class LayerReader {
     }
     const std::vector<double> list = config_.numbers("no_rope_layers", 0, 1);
     if (list.size() < layers_.size())
-      config_.refuse("no_rope_layers",
-                     fmt::format("has {} numbers, must have one for each of {} layers", list.size(), layers_.size()));
+      config_.refuse("no_rope_layers", fmt::format("has {}, must have one for each of {}",
+                                                   counted(list.size(), "number"), counted(layers_.size(), "layer")));
     for (size_t i = 0; i < layers_.size(); ++i) {
       if (list[i] != 0 && list[i] != 1)
         config_.refuse("no_rope_layers", fmt::format("gives layer {} {}, must give it 0 or 1", i, list[i]));
@@ -119,7 +120,7 @@ class LayerReader {
   void read_types() {
     const Json& list = config_[kLayerTypes];
     if (!list.is_array() || list.size() != layers_.size())
-      config_.refuse(kLayerTypes, fmt::format("must be a list of {} texts, one a layer", layers_.size()));
+      config_.refuse(kLayerTypes, fmt::format("must be a list of {}, one a layer", counted(layers_.size(), "text")));
     for (size_t i = 0; i < layers_.size(); ++i) layers_[i].has_window = has_window(list[i], i);
     check_agrees(list);
   }

@@ -3,6 +3,7 @@
 #include "models/file/model_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -20,28 +21,31 @@
 #include "models/file/other_files.h"
 #include "seqtile/error.h"
 #include "seqtile/kernel.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::models {
 namespace {
 
 constexpr uintmax_t kMostBytes = 64 << 20;
 
-std::string type_names() {
-  std::string names;
-  for (const ModelType& type : model_types()) names += (names.empty() ? "" : ", ") + std::string(type.name);
+std::vector<std::string_view> type_names() {
+  std::vector<std::string_view> names;
+  for (const ModelType& type : model_types()) names.push_back(type.name);
   return names;
 }
 
 const ModelType& type_of(const ConfigReader& config, std::string_view fallback) {
   if (!config.has("model_type") && fallback.empty())
-    config.refuse("model_type", fmt::format("{}must be one of {}",
-                                            config.contains("model_type") ? "" : "is missing; it ", type_names()));
+    config.refuse("model_type",
+                  fmt::format("{}must be one of {}", config.contains("model_type") ? "" : "is missing; it ",
+                              fmt::join(type_names(), ", ")));
   const std::string name = config.text("model_type", std::string(fallback));
   if (const ModelType* type = find_model_type(name)) return *type;
   if (!text_type_of(name).empty()) config.refuse("model_type", "whose text model is in text_config, which is missing");
   if (const std::string_view missing = missing_for_type(name); !missing.empty())
     config.fail(ErrorCode::unsupported, "model_type", fmt::format("which needs {}", missing));
-  config.fail(ErrorCode::unsupported, "model_type", fmt::format("must be one of {}", type_names()));
+  config.fail(ErrorCode::unsupported, "model_type",
+              fmt::format("must be one of {}{}", fmt::join(type_names(), ", "), did_you_mean(name, type_names())));
 }
 
 void read_sizes(const ConfigReader& config, const ModelType& type, Model& model) {
@@ -81,7 +85,8 @@ std::string read_activation(const ConfigReader& config, const ModelType& type) {
   if (name == "silu" || name == "swish") return "silu";
   if (name == "gelu" || name == "gelu_python") return type.name == "gemma" ? "gelu_tanh" : "gelu";
   if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast") return "gelu_tanh";
-  config.fail(ErrorCode::unsupported, field, "must be silu, gelu or gelu_pytorch_tanh");
+  config.fail(ErrorCode::unsupported, field,
+              "must be silu, gelu or gelu_pytorch_tanh" + did_you_mean(name, {"silu", "gelu", "gelu_pytorch_tanh"}));
 }
 
 void read_norms(const ConfigReader& config, const ModelType& type, Model& model) {
@@ -242,6 +247,20 @@ Model read_text_part(const ConfigReader& file, const char* part) {
   return model;
 }
 
+/// Refuses a file that says none of the model's sizes. A file may leave out sizes that are its type's, but with no size
+/// at all it is a piece of a file.
+void refuse_without_sizes(const ModelFile& file) {
+  constexpr std::array kSizes = {"hidden_size",         "intermediate_size", "num_hidden_layers",
+                                 "num_attention_heads", "vocab_size",        "max_position_embeddings"};
+  const auto is_left_out = [&](const char* name) {
+    return std::ranges::find(file.notes.defaults, name, &FieldNote::name) != file.notes.defaults.end();
+  };
+  if (std::ranges::all_of(kSizes, is_left_out))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: fields {} are missing; give the whole config.json of a model", file.path,
+                            fmt::join(kSizes, ", ")));
+}
+
 /// Names the kind of file by its first bytes, so that a file of weights is not read whole.
 [[noreturn]] void refuse_large(const std::filesystem::path& path, uintmax_t bytes, const std::string& head) {
   const std::string kind = autotune::foreign_kind(head);
@@ -285,6 +304,7 @@ ModelFile load_model_file(const std::string& given) {
     throw Error(ErrorCode::io, path.string() + ": cannot be read; give the path of a Hugging Face config.json");
   if (is_large) refuse_large(path, bytes, text);
   ModelFile model = parse_model_file(text, path.string());
+  refuse_without_sizes(model);
   refuse_quantised_folder(path);
   return model;
 }

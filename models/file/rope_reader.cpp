@@ -10,6 +10,8 @@
 
 #include "autotune/text/json_text.h"
 #include "models/file/field_rules.h"
+#include "jit/base/nearest_word.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::models {
 namespace {
@@ -127,7 +129,7 @@ class FormReader {
     constexpr std::array kTypes = {"default", "linear", "dynamic", "yarn", "longrope", "llama3"};
     if (std::ranges::find(kTypes, found) == kTypes.end())
       rope_.fail(ErrorCode::unsupported, type.empty() ? "type" : "rope_type",
-                 fmt::format("must be one of {}", fmt::join(kTypes, ", ")));
+                 fmt::format("must be one of {}{}", fmt::join(kTypes, ", "), did_you_mean(found, kTypes)));
     return found;
   }
 
@@ -252,8 +254,8 @@ class FormReader {
     if (!rope_.has(field)) rope_.refuse(field, "is missing; longrope needs it");
     std::vector<double> list = rope_.numbers(field, 1e-6, kMostFactor);
     if (list.size() != static_cast<size_t>(form_.rotary_dim / 2))
-      rope_.refuse(field, fmt::format("has {} numbers, must have one for each of the {} pairs of rotated elements",
-                                      list.size(), form_.rotary_dim / 2));
+      rope_.refuse(field, fmt::format("has {}, must have one for each of the {} of rotated elements",
+                                      counted(list.size(), "number"), counted(form_.rotary_dim / 2, "pair")));
     return list;
   }
 

@@ -9,6 +9,7 @@
 
 #include "planner/graph/node_view.h"
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::models {
 namespace {
@@ -57,9 +58,9 @@ planner::Allowed allowed_strategies(const planner::Graph& graph, ModelPlan plan)
       if (wanted.empty() || node.strategies[i].name == wanted) left.push_back(static_cast<int>(i));
     if (left.empty())
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} over {} ranks: {} cannot be shared as \"{}\"; ranks must divide heads, KV heads and "
+                  fmt::format("{} over {}: {} cannot be shared as \"{}\"; ranks must divide heads, KV heads and "
                               "the intermediate size, and be no more than there are tokens",
-                              names.plan, graph.mesh.devices(graph.mesh.all()), node.name, wanted));
+                              names.plan, counted(graph.mesh.devices(graph.mesh.all()), "rank"), node.name, wanted));
   }
   return allowed;
 }

@@ -11,6 +11,7 @@
 #include "seqtile/error.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/seqpar.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::models {
 using namespace kernels;
@@ -32,10 +33,9 @@ struct Part {
 /// The part of `count` things that the floor rule gives to a rank. Errors: unsupported if a rank would have none.
 Part part_of(const char* things, int64_t count, int rank, int world_size) {
   if (count < world_size)
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("{} ranks: the model has {} {} to cut, so that a rank would have none; use at most {} ranks",
-                    world_size, count, things, count));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} ranks: the model has {} {} to cut, so that a rank would have none; use at most {}",
+                            world_size, count, things, counted(count, "rank")));
   const seqpar::Ranks ranks{.world_size = world_size};
   return {ranks.first_row(rank, count), ranks.first_row(rank + 1, count)};
 }

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::models {
 namespace {
@@ -37,8 +38,8 @@ ModelRunner::ModelRunner(Engine& engine, const Model& model, Parameters paramete
 void ModelRunner::run(std::span<const int32_t> ids, const Observer& observe) {
   const auto tokens = static_cast<int64_t>(ids.size());
   if (tokens < 1 || past_ + tokens > capacity_)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} tokens behind {}: the runner was made for 1 to {} in all", tokens, past_, capacity_));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} behind {}: the runner was made for 1 to {} in all",
+                                                         counted(tokens, "token"), past_, capacity_));
   const Phase phase = past_ == 0 ? Phase::prefill : tokens > 1 ? Phase::extend : Phase::decode;
   tokens_ = tokens, keys_ = past_ + tokens;
   buffers_.clear();

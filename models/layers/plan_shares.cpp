@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::models {
 using namespace kernels;
@@ -23,13 +24,13 @@ PlanShares::PlanShares(const planner::Graph& graph, const planner::Choices& choi
                         graph.nodes.front().op == "placeholder" && shape_of(0).size() == 3 && shape_of(0)[0] == 1;
   if (!is_block)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} ranks run a graph of decoder layers, of one sequence, over a mesh of one axis with "
+                fmt::format("{}: a graph of decoder layers is run, of one sequence, over a mesh of one axis with "
                             "as many devices; make it with is_block",
-                            ranks));
+                            counted(ranks, "rank")));
   length_ = shape_of(0)[1];
   if (length_ < 2 * ranks)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("length {} on {} ranks: give each rank two rows at least", length_, ranks));
+                fmt::format("length {} on {}: give each rank two rows at least", length_, counted(ranks, "rank")));
   layout_ = row_layout();
 }
 

@@ -11,6 +11,8 @@
 #include "planner/graph/shared_parameters.h"
 #include "planner/graph/torch_types.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::planner {
 namespace {
@@ -52,7 +54,7 @@ Mesh read_mesh(const Reader& meta) {
   }
   if (meta.has("devices") && meta["devices"].integer(1, kMostDevices) != devices)
     meta["mesh"].refuse(
-        fmt::format("{} devices in all, \"devices\" says {}", devices, excerpt(meta["devices"].json())));
+        fmt::format("{} in all, \"devices\" says {}", counted(devices, "device"), excerpt(meta["devices"].json())));
   return mesh;
 }
 
@@ -72,14 +74,15 @@ Role read_role(const Reader& json) {
   const std::string role = json.text();
   for (size_t i = 0; i < std::size(kRoles); ++i)
     if (kRoles[i] == role) return static_cast<Role>(i);
-  json.refuse(fmt::format("\"{}\" is none of {}", role, fmt::join(kRoles, ", ")));
+  json.refuse(fmt::format("\"{}\" is none of {}{}", role, fmt::join(kRoles, ", "), did_you_mean(role, kRoles)));
 }
 
 bool read_is_training(const Reader& meta) {
   if (!meta.has("phase")) return true;
   const std::string phase = meta["phase"].text();
   if (phase != "training" && phase != "prefill")
-    meta["phase"].refuse(fmt::format("\"{}\" is neither training nor prefill", phase));
+    meta["phase"].refuse(
+        fmt::format("\"{}\" is neither training nor prefill{}", phase, did_you_mean(phase, {"training", "prefill"})));
   return phase == "training";
 }
 
@@ -102,7 +105,12 @@ TensorType read_type(const Reader& json) {
   type.shape = read_shape(json["shape"]);
   const std::string name = json["dtype"].text();
   const auto found = std::ranges::find(kTorchTypes, name, &TorchType::torch);
-  if (found == kTorchTypes.end()) json["dtype"].refuse("unknown type \"" + name + "\"");
+  if (found == kTorchTypes.end()) {
+    std::vector<std::string_view> names;
+    for (const TorchType& known : kTorchTypes) names.push_back(known.torch);
+    json["dtype"].refuse(fmt::format("unknown type \"{}\"; known ones are {}{}", name, fmt::join(names, ", "),
+                                     did_you_mean(name, names)));
+  }
   type.dtype = found->name;
   type.element_bytes = found->bytes;
   return type;
@@ -110,7 +118,7 @@ TensorType read_type(const Reader& json) {
 
 Layout read_layout(const Reader& json, const TensorType& type, const Mesh& mesh) {
   if (json.size() != type.shape.size())
-    json.refuse(fmt::format("{} dimensions, the tensor has {}", json.size(), type.shape.size()));
+    json.refuse(fmt::format("{}, the tensor has {}", counted(json.size(), "dimension"), type.shape.size()));
   Layout layout;
   for (size_t dim = 0; dim < json.size(); ++dim) {
     AxisSet axes = 0;
@@ -119,11 +127,11 @@ Layout read_layout(const Reader& json, const TensorType& type, const Mesh& mesh)
     } catch (const Error& error) {
       json.at(dim).refuse(error.what());
     }
-    if (axes & ~mesh.all()) json.at(dim).refuse(fmt::format("the mesh has {} axes", mesh.num_axes));
+    if (axes & ~mesh.all()) json.at(dim).refuse("the mesh has " + counted(mesh.num_axes, "axis"));
     if (axes & layout.cutting()) json.at(dim).refuse("a mesh axis cuts two dimensions");
     if (type.shape[dim] % mesh.devices(axes) != 0)
-      json.at(dim).refuse(
-          fmt::format("{} elements are not divisible by {} devices", type.shape[dim], mesh.devices(axes)));
+      json.at(dim).refuse(fmt::format("{}: not divisible by {}", counted(type.shape[dim], "element"),
+                                      counted(mesh.devices(axes), "device")));
     layout = layout.with(static_cast<int>(dim), axes);
   }
   return layout;
@@ -180,7 +188,8 @@ void read_results(const Reader& json, Node& node) {
 void read_operator(const Reader& json, Node& node) {
   node.op = json["op"].text();
   if (std::ranges::find(kOps, node.op) == std::end(kOps))
-    json["op"].refuse(fmt::format("\"{}\" is none of {}", node.op, fmt::join(kOps, ", ")));
+    json["op"].refuse(
+        fmt::format("\"{}\" is none of {}{}", node.op, fmt::join(kOps, ", "), did_you_mean(node.op, kOps)));
   if (json.has("target")) node.target = json["target"].text();
   if (json.has("module")) node.module = json["module"].text();
   if (node.op.starts_with("call_") && node.target.empty() && (node.op != "call_module" || node.module.empty()))
@@ -230,8 +239,8 @@ void check_strategies(const Reader& json, const Node& node, const Graph& graph) 
   if (!node.merges) return;
   const Node& leader = graph.nodes[static_cast<size_t>(node.inputs.front())];
   if (leader.strategies.size() != count)
-    json["strategies"].refuse(fmt::format("{} strategies; as the node merges into {} as many as there, {}, are wanted",
-                                          count, leader.name, leader.strategies.size()));
+    json["strategies"].refuse(fmt::format("{}; as the node merges into {} as many as there, {}, are wanted",
+                                          counted(count, "strategy"), leader.name, leader.strategies.size()));
 }
 
 void check_name(const Reader& json) {
@@ -297,7 +306,7 @@ class Stream {
   explicit Stream(const Reader& json) : json_(json), size_(json.size()) {}
   /// Requires: no number was taken yet.
   void check_has(size_t wanted) const {
-    if (size_ != wanted) json_.refuse(fmt::format("{} numbers, {} are wanted", size_, wanted));
+    if (size_ != wanted) json_.refuse(fmt::format("{}, {} are wanted", counted(size_, "number"), wanted));
   }
   std::vector<double> take(size_t count) {
     std::vector<double> values;

@@ -11,6 +11,7 @@
 
 #include "autotune/text/json_text.h"
 #include "seqtile/error.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::planner {
 
@@ -49,7 +50,8 @@ class Reader {
     check_is_object();
     for (const auto& [name, value] : json_.items())
       if (std::ranges::find(names, name) == names.end())
-        refuse(fmt::format("unknown field \"{}\"; known ones are {}", name, fmt::join(names, ", ")));
+        refuse(fmt::format("unknown field \"{}\"; known ones are {}{}", name, fmt::join(names, ", "),
+                           did_you_mean(name, names)));
   }
   bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
   Reader operator[](const char* name) const {

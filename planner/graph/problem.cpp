@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::planner {
 namespace {
@@ -48,7 +49,8 @@ void check_live(const Problem& problem, const Live& live) {
     refuse(fmt::format("memory of node {}: nodes are 0..{}", live.node, problem.num_nodes() - 1));
   const size_t strategies = problem.costs[static_cast<size_t>(live.node)].size();
   if (live.bytes.size() != strategies)
-    refuse(fmt::format("node {} has {} costs and {} sizes for a while", live.node, strategies, live.bytes.size()));
+    refuse(fmt::format("node {} has {} and {} for a while", live.node, counted(strategies, "cost"),
+                       counted(live.bytes.size(), "size")));
   if (live.begin < 0 || live.begin >= live.end || live.end > problem.num_steps)
     refuse(fmt::format("node {} holds memory in steps {}..{}, there are {}", live.node, live.begin, live.end,
                        problem.num_steps));
@@ -61,13 +63,13 @@ void check(const Problem& problem) {
   const auto nodes = static_cast<size_t>(problem.num_nodes());
   if (nodes == 0) refuse("a problem without nodes");
   if (problem.memory.size() != nodes || problem.follows.size() != nodes)
-    refuse(fmt::format("{} nodes with costs, {} with memory, {} that may follow", nodes, problem.memory.size(),
-                       problem.follows.size()));
+    refuse(fmt::format("{} with costs, {} with memory, {} that may follow", counted(nodes, "node"),
+                       problem.memory.size(), problem.follows.size()));
   for (size_t node = 0; node < nodes; ++node) {
     if (problem.costs[node].empty()) refuse(fmt::format("node {} has no strategy", node));
     if (problem.memory[node].size() != problem.costs[node].size())
-      refuse(fmt::format("node {} has {} costs and {} sizes", node, problem.costs[node].size(),
-                         problem.memory[node].size()));
+      refuse(fmt::format("node {} has {} and {}", node, counted(problem.costs[node].size(), "cost"),
+                         counted(problem.memory[node].size(), "size")));
     if (std::ranges::any_of(problem.memory[node], [](double bytes) { return bytes < 0; }))
       refuse(fmt::format("a size of node {} is negative", node));
     if (!is_finite(problem.costs[node]) || !is_finite(problem.memory[node]))

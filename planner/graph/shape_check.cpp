@@ -10,6 +10,7 @@
 
 #include "jit/base/forever.h"
 #include "planner/graph/node_view.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::planner {
 namespace {
@@ -64,7 +65,8 @@ Wanted of_linear(const Shape& x, const Shape& weight, const Shape* bias, const S
   if (weight.empty()) return {false, "nothing: a weight has one or two dimensions"};
   if (x.empty() || weight.size() != 2) return {};
   if (x.back() != weight[1])
-    return {false, fmt::format("nothing: the weight {} takes rows of {} elements", text_of(weight), weight[1])};
+    return {false,
+            fmt::format("nothing: the weight {} takes rows of {}", text_of(weight), counted(weight[1], "element"))};
   if (bias && *bias != Shape{weight[0]})
     return {false, fmt::format("nothing: a bias of [{}] is wanted, not {}", weight[0], text_of(*bias))};
   Shape wanted = x;
@@ -75,7 +77,7 @@ Wanted of_linear(const Shape& x, const Shape& weight, const Shape* bias, const S
 Wanted of_matmul(const Shape& a, const Shape& b, const Shape& result) {
   if (a.size() < 2 || b.size() < 2) return {};
   if (a.back() != b[b.size() - 2])
-    return {false, fmt::format("nothing: columns of {} elements are wanted of the second", a.back())};
+    return {false, fmt::format("nothing: columns of {} are wanted of the second", counted(a.back(), "element"))};
   auto wanted = broadcast({Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)});
   if (!wanted) return {false, "nothing: their leading extents differ and none is 1"};
   wanted->insert(wanted->end(), {a[a.size() - 2], b.back()});
@@ -116,7 +118,7 @@ Wanted of_reshape(const Shape& x, const Shape& result) {
     for (const int64_t size : shape) elements *= size;
     return elements;
   };
-  return {count(x) == count(result), fmt::format("{} elements", count(x))};
+  return {count(x) == count(result), counted(count(x), "element")};
 }
 
 /// The weight: a parameter of the module, or else the second input.

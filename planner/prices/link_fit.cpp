@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "seqtile/error.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::planner {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 void check(int ranks, std::span<const GatherTime> times) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, what); };
   if (ranks < 2)
-    refuse(fmt::format("an axis of {} ranks sends nothing; links are measured between two or more", ranks));
+    refuse(fmt::format("an axis of {} sends nothing; links are measured between two or more", counted(ranks, "rank")));
   const auto is_positive = [](double value) { return std::isfinite(value) && value > 0; };
   bool has_two_sizes = false;
   for (const GatherTime& time : times) {

@@ -3,6 +3,8 @@
 #include "planner/strategies/calibration.h"
 
 #include "planner/graph/json_reader.h"
+#include "jit/base/nearest_word.h"
+#include "jit/base/counted.h"
 
 #include <fmt/ranges.h>
 
@@ -41,7 +43,7 @@ double within(const Reader& json, const Range& range) {
 std::string one_of(const Reader& json, std::span<const std::string_view> names) {
   const std::string name = json.text();
   if (std::ranges::find(names, name) == names.end())
-    json.refuse(fmt::format("\"{}\" is none of {}", name, fmt::join(names, ", ")));
+    json.refuse(fmt::format("\"{}\" is none of {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
   return name;
 }
 
@@ -73,7 +75,8 @@ std::optional<Measured> read_measured(const Reader& root, size_t num_axes) {
   root["residual"].each([&](const Reader& value) { measured.residual.push_back(within(value, kResiduals)); });
   const auto check_axes = [&](const char* field, size_t count) {
     if (count != num_axes)
-      root[field].refuse(fmt::format("{} mesh axes, \"alpha\" has {}; give one number for each axis", count, num_axes));
+      root[field].refuse(
+          fmt::format("{}, \"alpha\" has {}; give one number for each axis", counted(count, "mesh axis"), num_axes));
   };
   check_axes("ranks", measured.ranks.size());
   check_axes("residual", measured.residual.size());
@@ -160,11 +163,10 @@ void check_machine(const Calibration& calibration, const autotune::Fields& machi
 void apply(const Calibration& calibration, Mesh& mesh) {
   const auto set = [&](const char* field, const std::vector<double>& given, double standard, auto& values) {
     if (!given.empty() && static_cast<int>(given.size()) != mesh.num_axes)
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("the calibration has \"{}\" of {} mesh axes, the graph's mesh has {}; give one number for "
-                      "each axis",
-                      field, given.size(), mesh.num_axes));
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("the calibration has \"{}\" of {}, the graph's mesh has {}; give one number for "
+                              "each axis",
+                              field, counted(given.size(), "mesh axis"), mesh.num_axes));
     for (size_t axis = 0; axis < static_cast<size_t>(mesh.num_axes); ++axis)
       values[axis] = given.empty() ? standard : given[axis];
   };

@@ -47,6 +47,21 @@ class Program(unittest.TestCase):
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertTrue(done.stderr.strip(), arguments)
 
+    def test_bad_usage_is_one_line_of_our_own_words(self):
+        for arguments, said in ((["nosuch"], "suite nosuch: there is no such suite; there are linear, grouped, .*, regret; see"),
+                                (["--list", "attenton"], r"suite attenton: .*; did you mean attention\?; see"),
+                                (["linear", "rows"], "'rows' is one word too many; give one suite, or a --filter; see"),
+                                (["--fliter", "x"], r"there is no option --fliter; did you mean --filter\?; see"),
+                                (["--nonsense=1"], "there is no option --nonsense; see"),
+                                (["--filter"], "--filter has no value; write --filter VALUE; see"),
+                                (["--rounds", "1", "--rounds", "2"], "--rounds is given 2 times; give it once; see"),
+                                (["--threads", "0"], "--threads 0: not a whole number from 1 to 2147483647; see"),
+                                (["--rounds", "many"], "--rounds many: not a whole number from 1 to"),
+                                (["--budget", "soon"], "--budget soon: not a time above 0")):
+            done = self.run_program(*arguments)
+            self.assertEqual(done.returncode, 2, (arguments, done.stderr))
+            self.assertRegex(done.stderr, f"^seqtile bench: {said}[^\n]*`seqtile bench -- --help`\n$")
+
     def test_a_case_runs_and_is_written(self):
         out = self.folder.name + "/out.json"
         done = self.run_program("--filter", "^(lookup|call_to_hand_off|index_check)/", "--threads", "1", "--output", out, "--json")

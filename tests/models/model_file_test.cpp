@@ -24,6 +24,7 @@ namespace seqtile::testing {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using models::LayerKind;
 using models::Model;
@@ -217,7 +218,7 @@ TEST_CASE("model files: a class that is not the type's own is a warning", "[mode
   CHECK(warning_of(small("llama", {{"architectures", nullptr}})) == "");
   CHECK(warning_of(small("llama", {{"architectures", Json::array()}})) == "");
   for (const char* name :
-       {"LlamaForCausalLMEagle3", "MixtralForCausalLM", "Llama4ForCausalLM", "Qwen2ForCausalLM", "X"})
+       {"LlamaForCausalLMEagle3", "MistralForCausalLM", "Llama4ForCausalLM", "Qwen2ForCausalLM", "X"})
     CHECK_THAT(warning_of(small("llama", {{"architectures", {"LlamaForCausalLM", name}}})),
                StartsWith(fmt::format("model.json: architectures has \"{}\", which is no class of type llama", name)));
   CHECK_THAT(warning_of(small("llama", {{"architectures", "LlamaForCausalLM"}})),
@@ -352,6 +353,46 @@ TEST_CASE("model files: experts are refused under any name, none and one are all
   for (const char* name : {"is_moe", "use_moe"}) {
     check_refused(small("llama", {{name, true}}), ErrorCode::unsupported, fmt::format("field {} is true", name));
     CHECK(parse(small("llama", {{name, false}})).notes.warnings.empty());
+  }
+}
+
+TEST_CASE("model files: experts are refused where a value says them", "[models]") {
+  const Json dense_and_sparse = Json::array({"dense", "sparse"});
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, Json>>{{"ffn_type", "moe"},
+                                                 {"mlp_type", "MoE"},
+                                                 {"feed_forward_type", "sparse_moe"},
+                                                 {"block_type", "smoe-block"},
+                                                 {"mlp", "mixture-of-experts"},
+                                                 {"layer_kinds", Json::array({"dense", "moe"})},
+                                                 {"mlp_layer_types", dense_and_sparse},
+                                                 {"architectures", Json::array({"LlamaMoEForCausalLM"})},
+                                                 {"architectures", Json::array({"LlamaMoeForCausalLM"})},
+                                                 {"architectures", Json::array({"LLAMA_MOE"})},
+                                                 {"architectures", Json::array({"MixtralForCausalLM"})}}) {
+    INFO(name << " " << value);
+    check_refused(small("llama", {{name, value}}), ErrorCode::unsupported,
+                  fmt::format("model.json: field {} is ", name));
+    check_refused(small("llama", {{name, value}}), ErrorCode::unsupported, "asks for a mixture of experts");
+  }
+  check_refused(small("llama", {{"architectures", Json::array({"LlamaForCausalLM", "LlamaMoEModel"})}}),
+                ErrorCode::unsupported, "asks for a mixture of experts (\"LlamaMoEModel\"), which is not modelled");
+  for (const Json& inner : {Json{{"moe_num_experts", 16}}, Json{{"ffn_type", "moe"}}, Json{{"mlp", {{"type", "moe"}}}}})
+    check_refused(small("llama", {{"ffn_config", inner}}), ErrorCode::unsupported, "asks for a mixture of experts");
+  check_refused(small("llama", {{"ffn_config", {{"moe_num_experts", 16}}}}), ErrorCode::unsupported,
+                "model.json: ffn_config: field moe_num_experts is 16");
+  check_refused({{"model_type", "llava"}, {"text_config", small("llama", {{"ffn_type", "moe"}})}},
+                ErrorCode::unsupported, "model.json: text_config: field ffn_type is \"moe\"");
+}
+
+TEST_CASE("model files: words that only look like experts, and names of files, are no experts", "[models]") {
+  for (const Json& fields :
+       {Json{{"_name_or_path", "someone/llama-moe"}}, Json{{"name_or_path", "moe"}}, Json{{"ffn_type", "dense"}},
+        Json{{"swirl", "sparse"}}, Json{{"swirl", "moebius"}}, Json{{"architectures", {"OlmoForCausalLM"}}},
+        Json{{"ffn_config", {{"moe_num_experts", 1}, {"ffn_type", "moe"}}}},
+        Json{{"num_experts", 1}, {"ffn_type", "moe"}}, Json{{"vision_config", {{"ffn_type", "moe"}}}}}) {
+    INFO(fields);
+    CHECK_NOTHROW(parse(small("llama", fields)));
   }
 }
 
@@ -535,6 +576,27 @@ TEST_CASE("model files: other files are told by name", "[models]") {
   told(Json::object(), "an empty object");
   told(Json::array({1, 2}), "an array, not an object");
   told("config", "a text, not an object");
+}
+
+TEST_CASE("model files: a file without any size is refused with the names of the sizes", "[models]") {
+  const test::TempFolder folder;
+  const auto write = [&](const Json& json) { std::ofstream(folder.file("config.json")) << json.dump(); };
+  write({{"model_type", "llama"}});
+  CHECK_THROWS_WITH(models::load_model_file(folder.file("config.json")),
+                    EndsWith("config.json: fields hidden_size, intermediate_size, num_hidden_layers, "
+                             "num_attention_heads, vocab_size, max_position_embeddings are missing; give the whole "
+                             "config.json of a model"));
+  write({{"model_type", "llama"}, {"vocab_size", 32064}});
+  CHECK(models::load_model_file(folder.file("config.json")).model.vocab_size == 32064);
+  write({{"model_type", "llava"}, {"text_config", {{"model_type", "llama"}}}});
+  CHECK(models::load_model_file(folder.file("config.json")).model.hidden_size == 4096);
+}
+
+TEST_CASE("model files: a type, an activation or a rope that is mistyped is told with the nearest one", "[models]") {
+  check_refused(small("lama"), ErrorCode::unsupported, "internlm2; did you mean llama?");
+  check_refused(small("llama", {{"hidden_act", "sillu"}}), ErrorCode::unsupported, "; did you mean silu?");
+  check_refused(small("llama", {{"rope_scaling", {{"rope_type", "yran"}, {"factor", 2}}}}), ErrorCode::unsupported,
+                "; did you mean yarn?");
 }
 
 TEST_CASE("model files: a folder is read by its config.json, not where quantised weights lie beside it", "[models]") {

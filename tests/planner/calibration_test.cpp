@@ -70,14 +70,14 @@ TEST_CASE("plan calibration: each thing that is wrong is named with its place", 
            {R"({"machine": {"model": "a"}})", "m.json: \"fabric\" is missing"},
            {R"({"fabric": "threads"})", "\"fabric\" is there without \"machine\""},
            {R"({"machine": {"model": "a"}, "fabric": "threads", "ranks": [1]})", "m.json.ranks[0]: 1 is not in 2.."},
-           {measured("[2]", "[0.1, 0.1]"), "m.json.ranks: 1 mesh axes, \"alpha\" has 2; give one number for each axis"},
+           {measured("[2]", "[0.1, 0.1]"), "m.json.ranks: 1 mesh axis, \"alpha\" has 2; give one number for each axis"},
            {measured("[2, 4]", "[]"), "m.json.residual: 0 mesh axes, \"alpha\" has 2"}}) {
     INFO(text);
     CHECK_THROWS_WITH(parse_calibration(text, "m.json"), Catch::Contains(why));
   }
   Mesh mesh{2, {2, 2}, {}, {}};
   CHECK_THROWS_WITH(apply(parse_calibration(R"({"alpha": [1e-6]})", "m.json"), mesh),
-                    Catch::Contains("\"alpha\" of 1 mesh axes, the graph's mesh has 2"));
+                    Catch::Contains("\"alpha\" of 1 mesh axis, the graph's mesh has 2"));
   CHECK_THROWS_WITH(read_calibration("/nonexistent/m.json"),
                     "--calibration /nonexistent/m.json: there is no such file; give a file that `seqtile plan "
                     "calibrate -o FILE` writes (docs/plan_format.md)");

@@ -153,9 +153,12 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
       });
   refused("unknown type", [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float3"; });
   refused("no cut of a dimension", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S10", "R"}; });
+  refused("unknown type \"torch.float23\"; known ones are torch.float64, ",
+          [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float23"; });
+  refused("; did you mean torch.float32?", [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float23"; });
   refused("the mesh has 2 axes", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S2", "R"}; });
   refused("cuts two dimensions", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S0", "S01"}; });
-  refused("1 dimensions, the tensor has 2", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S0"}; });
+  refused("1 dimension, the tensor has 2", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S0"}; });
   refused("not divisible by 4 devices", [](json& g) { g["nodes"][0]["out"]["shape"] = {6, 4}; });
   refused("\"x\" is missing", [](json& g) { g["nodes"][1]["strategies"][0]["specs"].erase("x"); });
   refused("three numbers", [](json& g) { g["nodes"][1]["strategies"][0]["compute"] = {1, 2}; });

@@ -77,7 +77,7 @@ TEST_CASE("plan link fit: twice as long and half as long count alike", "[plan]")
 TEST_CASE("plan link fit: what cannot be fitted is refused", "[plan]") {
   const double infinite = std::numeric_limits<double>::infinity();
   const auto times = times_of(2, 1e-6, 1e-10, 0);
-  CHECK_THROWS_WITH(fit_links(1, times), Catch::Contains("an axis of 1 ranks sends nothing"));
+  CHECK_THROWS_WITH(fit_links(1, times), Catch::Contains("an axis of 1 rank sends nothing"));
   CHECK_THROWS_WITH(fit_links(2, {}), Catch::Contains("two sizes or more"));
   CHECK_THROWS_WITH(fit_links(2, std::vector<GatherTime>{{8, 1}, {8, 2}}), Catch::Contains("two sizes or more"));
   for (const GatherTime& bad : {GatherTime{8, 0}, GatherTime{0, 1}, GatherTime{8, infinite}, GatherTime{8, -1}})

@@ -188,10 +188,10 @@ TEST_CASE("plan solver: arrays that do not fit together are refused", "[plan]") 
   };
   refused("without nodes", [](Problem& p) { p = {}; });
   refused("no strategy", [](Problem& p) { p.costs[1].clear(); });
-  refused("2 costs and 1 sizes", [](Problem& p) { p.memory[0].pop_back(); });
+  refused("2 costs and 1 size", [](Problem& p) { p.memory[0].pop_back(); });
   refused("not finite", [](Problem& p) { p.costs[0][1] = NAN; });
   refused("nodes are 0..2", [](Problem& p) { p.edges[0].consumer = 3; });
-  refused("2 costs and 1 sizes for a while", [](Problem& p) { p.live = {{0, 0, 1, {1}}}; });
+  refused("2 costs and 1 size for a while", [](Problem& p) { p.live = {{0, 0, 1, {1}}}; });
   refused("steps 0..2, there are 1", [](Problem& p) { p.live = {{0, 0, 2, {1, 1}}}; });
   refused("nodes are 0..2", [](Problem& p) { p.live = {{3, 0, 1, {1, 1}}}; });
   refused("node 1 is negative", [](Problem& p) { p.memory[1][0] = -1; });

@@ -543,7 +543,7 @@ class Json(Cli):
         self.assertEqual(run.json()["artifacts"]["bad_rows"], 1)
         self.assertEqual((run.json()["ok"], run.json()["bad_rows"]), (False, 0))
         self.assertRegex(run.out, r"binary \w+ .*: not written under this user's key, or damaged")
-        self.assertRegex(run.out, r"spoilt.db: .* are missing: not ok; run `seqtile cache build .*spoilt.db`\n")
+        self.assertRegex(run.out, r"spoilt.db: .* name .* missing: not ok; run `seqtile cache build .*spoilt.db`\n")
         self.assertEqual(self.content("spoilt.db"), before)
         self.assertEqual(self.seqtile("cache", "build", "--cache", "tuning.db", "--artifacts", "spoilt.db").code, 0)
         self.assertEqual(self.seqtile(*check, "spoilt.db").code, 0)
@@ -654,6 +654,8 @@ class Json(Cli):
         explained = self.seqtile("explain", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
         self.assertEqual((explained["origin"], explained["config"]), ("pinned", json.loads(other)))
         self.assert_line(self.seqtile("cache", "pin", *chosen, "--config", "block_q=7"), 2, "no such parameter")
+        refused = self.seqtile("cache", "pin", "linear", "--set", "n=128", *cache, "--config", "block_m=1000003")  # of two keys
+        self.assert_line(refused, 2, r'^seqtile: linear {.*"k":\d+,"n":128,.*} on .* \[\d+\.\.\d+\]: --config block_m=1000003: no')
         self.assertEqual(self.rows("pin_config.db", *others), others)
         unpinned = self.seqtile("cache", "unpin", *chosen, "--json").json()["unpinned"]  # the tuner chose nothing here
         self.assertEqual([row["new_origin"] for row in unpinned], ["default"])
@@ -1633,6 +1635,55 @@ class BadInput(Cli):
                                    (["cache", "ls", "--cache", ""], "--cache: .*empty")):
             self.assert_line(self.seqtile(*arguments), 2, pattern)
 
+    def test_a_mistyped_word_is_told_with_the_nearest_one(self):
+        linear = ["linear", "--set", "n=8", "--set", "k=8"]
+        replay = ["replay", "--model", "model.json", "--requests", "trace.csv", *self.stores]
+        self.write("kinds.json", json.dumps({"meta": {"mesh": [2], "alpha": [1], "beta": [1], "vresion": 2}, "nodes": []}))
+        self.write("foreign_kinds.ptx", FOREIGN)
+        for arguments, pattern in ((["pruve"], "no command pruve; there are .*; did you mean prove\\?; see"),
+                                   (["cache", "chekc"], "no command chekc; .*; did you mean check\\?; see"),
+                                   (["cache", "frob"], "diff; see"),
+                                   (["prove", "--mdoel", "m.json"], "no option --mdoel; did you mean --model\\?; see"),
+                                   (["prove", "--len", "1"], "no option --len; did you mean --lengths\\?; see"),
+                                   (["prove", "--frobnicate"], "no option --frobnicate; see"),
+                                   (["compile", "liner", "--length", "4"], 'called "liner"; .*; did you mean linear\\?$'),
+                                   (["compile", "LINEAR", "--length", "4"], "did you mean linear\\?$"),
+                                   (["compile", "zebra", "--length", "4"], 'called "zebra"; there are: [^;]*$'),
+                                   (["compile", *linear, "--set", "activtion=gelu", "--length", "4"], "did you mean activation\\?$"),
+                                   (["compile", *linear, "--set", "activation=gellu", "--length", "4"], "did you mean gelu\\?$"),
+                                   (["compile", *linear, "--length", "4", "--device", "sim:sm_8"], "did you mean sim:sm_80\\?;"),
+                                   (["compile", *linear, "--length", "4", "--device", "avx51"], "did you mean avx512\\?$"),
+                                   (["explain", *linear, "--length", "4", "--device", "h20"], "did you mean h200\\?$"),
+                                   (["compile", *linear, "--length", "4", "--emit", "cubn"], "not one of .*; did you mean cubin\\?"),
+                                   (["compile", *linear, "--length", "4", "--config", "block_mm=3"], "did you mean block_m\\?$"),
+                                   (["compile", *linear, "--length", "4", "--dtype", "bf61"], "did you mean bf16\\?$"),
+                                   (["tune", *linear, "--length", "4", "--strategy", "halvign"], "did you mean halving\\?"),
+                                   ([*replay, "--policy", "strct"], "did you mean strict\\?; see"),
+                                   ([*replay, "--requests-format", "azur"], "did you mean azure\\?; see"),
+                                   ([*replay, "--prompt-column", "ContextTokns", "--output-column", "GeneratedTokens"],
+                                    "no column 'ContextTokns', .*; did you mean ContextTokens\\?$"),
+                                   (["prove", *self.model_flags, "--ranks", "2", "--fabric", "thread"], "did you mean threads\\?$"),
+                                   (["cache", "show", "linear", "--set", "acivation=none", *self.stores[:2]],
+                                    "no record of linear has .*; did you mean activation\\?$"),
+                                   (["plan", "graph", "kinds.json"], 'unknown field "vresion"; .*; did you mean version\\?$'),
+                                   (["simulate", "--ptx", "foreign_kinds.ptx", "--entry", "rce", "--grid", "1", "--block", "1"],
+                                    "--entry rce: .*; its kernels are add, race"),
+                                   (["simulate", "--ptx", "foreign_kinds.ptx", "--entry", "raec", "--grid", "1", "--block", "1"],
+                                    "--entry raec: .*; did you mean race\\?$")):
+            run = self.seqtile(*arguments)
+            self.assert_line(run, 2, pattern)
+            self.assertEqual(run.err.count("\n"), 1, run.err)
+
+    def test_one_is_singular(self):
+        replay = self.seqtile("replay", "--model", "model.json", "--threads", "1", *self.stores, "--requests",
+                              self.write("one.csv", "ContextTokens,GeneratedTokens\n5,1\n"))
+        self.assertEqual(replay.code, 0, replay.err)
+        self.assertRegex(replay.out, "1 request .*1 distinct length\n")
+        self.assertRegex(replay.out, "planned 1 prefill chunk and \\d+ sampled decode steps?; ")
+        self.assertNotRegex(replay.out, r"(^|[^0-9.,])1 (requests|lengths|chunks|steps|tokens|lookups|buckets|misses|compiles)\b")
+        run = self.seqtile("compile", *LINEAR[:-1], "0", "--length", "4")
+        self.assertRegex(run.err, r"4 times the (1 core|\d+ cores) of this process")
+
     def test_outputs_replace_no_other_file(self):
         stored = self.content("tuning.db")
         compile_it = ["compile", "linear", "--set", "n=64", "--set", "k=64", "--length", "8", "--emit", "ll", "-o"]
@@ -1680,6 +1731,9 @@ class BadInput(Cli):
                          "line 2, column 3: a comment")
         self.assert_line(self.prove_model(self.model("m7.json", quantization_config={"quant_method": "awq"})), 2,
                          "quantised by awq")
+        self.assert_line(self.prove_model(self.write("stub.json", json.dumps({"model_type": "llama"}))), 2,
+                         r"stub\.json: fields hidden_size, .*max_position_embeddings are missing; give the whole config\.json")
+        self.assert_line(self.prove_model(self.model("m8.json", ffn_type="moe")), 2, 'ffn_type is "moe", asks for a mixture of experts')
 
     def test_unknown_fields_of_model_files(self):
         flags = ["prewarm", "--model", self.model("swirl.json", swirl_factor=3), "--lengths", "1..8", "--threads", "1",
@@ -1985,6 +2039,39 @@ class BadInput(Cli):
         self.assert_line(run, 3, r"^seqtile: key file .*artifacts\.key: is not a regular file; move it away")
         self.assertEqual(run.err.count("\n"), 1, run.err)
 
+    def test_the_step_for_an_unusable_key_file_is_about_it(self):
+        folder = self.path("short_key")
+        os.makedirs(folder)
+        with open(folder + "/artifacts.key", "wb") as file:
+            file.write(b"abc")
+        os.chmod(folder + "/artifacts.key", 0o600)
+        env = dict(self.env, SEQTILE_CONFIG_DIR=folder)
+        step = r"first mend the key file .*short_key/artifacts\.key: 32 bytes are needed, it has 3; remove it: a new one is made"
+        for code, command in ((1, ["cache", "check"]), (1, ["prove", *self.model_flags]), (0, ["explain", *LINEAR, "--length", "40"])):
+            run = self.seqtile(*command, *self.stores, env=env)
+            self.assertEqual(run.code, code, run.out + run.err)
+            self.assertRegex(run.out, step)
+            self.assertNotIn("cache build", run.out)
+
+    def test_where_home_is_no_folder_the_given_stores_serve(self):
+        for home in "/dev/null", self.path("model.json"):
+            env = {name: value for name, value in self.env.items()
+                   if name not in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "SEQTILE_CACHE_DIR", "SEQTILE_CONFIG_DIR")}
+            env["HOME"] = home
+            for command in ["cache", "ls"], ["explain", *LINEAR, "--length", "40"], ["tune", *LINEAR, "--length", "40"]:
+                run = self.seqtile(*command, env=env)
+                self.assert_line(run, 2, f"^seqtile: --cache {home}/.cache/seqtile/tuning.db: {home} is not a folder; set")
+                self.assertEqual(run.err.count("\n"), 1, run.err)
+            for command in ["cache", "ls"], ["cache", "check"], ["explain", *LINEAR, "--length", "40"]:
+                run = self.seqtile(*command, "--cache", "tuning.db", env=env)
+                self.assertEqual(run.code, 0, run.out + run.err)
+            self.assertIn(f"--artifacts {home}/.cache/seqtile/artifacts.db: {home} is not a folder", run.err)
+            run = self.seqtile("prove", *self.model_flags, "--cache", "tuning.db", env=env)
+            self.assertEqual(run.code, 1, run.out + run.err)
+            self.assertRegex(run.out, f"no binary.*first mend the key file {home}/.config/seqtile/artifacts.key: {home} is not a folder")
+            run = self.seqtile("cache", "build", "--cache", "tuning.db", env=env)
+            self.assert_line(run, 2, f"--artifacts {home}/.cache/seqtile/artifacts.db: {home} is not a folder; set")
+
     def assert_nothing_stored_is_lost(self, check):
         """Checks `cache check --json` of a file that was a copy of tuning.db: it is whole and has no fewer rows."""
         before = self.seqtile("cache", "check", "--cache", "tuning.db", "--json").json()["rows"]
@@ -2169,6 +2256,17 @@ class BadInput(Cli):
                 run = self.seqtile(*command, length, "--json")
                 self.assertEqual(run.json()["model"]["warnings"], warnings)
                 self.assertEqual(run.err.count("positions"), len(warnings), run.err)
+
+    def test_lengths_of_gradients_beyond_the_positions_are_told(self):
+        for length, lines in ("97", 1), ("96", 0):
+            run = self.seqtile("plan", "comm", "--model", "model.json", "--mesh", "2", "--length", length)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertEqual(run.err.count(f"--length {length}: the model has 96 positions"), lines, run.err)
+
+    def test_a_store_is_no_trace(self):
+        shutil.copy(self.path("tuning.db"), self.path("no_trace.db"))
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "no_trace.db", *self.stores)
+        self.assert_line(run, 2, r"--requests no_trace\.db: is an SQLite database, such as the stores .*; give a trace: CSV .*docs/traces\.md")
 
     def peak_bytes(self, *arguments):
         """Peak of resident memory of one run that succeeds."""

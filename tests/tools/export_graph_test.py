@@ -139,6 +139,54 @@ class ExportGraph(unittest.TestCase):
         ]:
             self.assert_refused(["model:tiny", *arguments], text)
 
+    def test_words_that_are_not_known_are_one_line_with_the_nearest_one(self):
+        tiny = ["model:tiny", "--input", "x=1"]
+        for arguments, text in [
+            ([], "MODULE:FUNCTION is missing, as in torchvision.models:resnet50; see `export_graph.py --help`"),
+            (["model:tiny"], "--input is missing: give each tensor of the forward pass"),
+            ([*tiny, "--mesh"], "--mesh has no value; write --mesh VALUE; see"),
+            ([*tiny, "-o"], "--output has no value; write --output VALUE; see"),
+            ([*tiny, "--tracer", "exprt"], "--tracer exprt: unknown; give export or fx; did you mean export?"),
+            ([*tiny, "--tracer", "jit"], "--tracer jit: unknown; give export or fx\n"),
+            ([*tiny, "--inptu", "y=1"], "there is no option --inptu; did you mean --input?; see"),
+            ([*tiny, "--frob=1"], "there is no option --frob; see"),
+            ([*tiny, "more"], "'more' is one word too many; see"),
+        ]:
+            self.assert_refused(arguments, text)
+
+    def test_an_error_of_the_models_own_code_is_its_own_fault(self):
+        with open(self.folder + "/own.py", "w", encoding="utf-8") as file:
+            file.write(
+                "import json\n"
+                "def mistyped(x): return x + lenght\n"
+                "def lacks(x): return x.wdith\n"
+                "def refuses(x): raise ValueError('three dimensions are wanted')\n"
+                "def asserts(x): assert x > 5\n"
+                "def of_a_library(x): return json.loads('{')\n"
+                "def lacks_an_argument(x, mask=None): return mask.shape\n"
+            )
+        sys.path[:0] = [self.folder, self.root + "/tools/python"]
+        try:
+            own, refusal = importlib.import_module("own"), importlib.import_module("graph_export.refusal")
+        finally:
+            del sys.path[:2], sys.modules["own"]
+        for name, step in [
+            ("mistyped", "the model's own code is at fault: mend that line"),
+            ("lacks", "the model's own code is at fault: mend that line"),
+            ("refuses", "the model's own code refuses the call: that line says what it wants"),
+            ("asserts", "the model's own code refuses the call: that line says what it wants"),
+            ("of_a_library", ""),
+            ("lacks_an_argument", ""),
+        ]:
+            try:
+                getattr(own, name)(1)
+            except Exception as error:  # pylint: disable=broad-except
+                self.assertEqual(refusal.own_fault(error), step, name)
+                self.assertIn(f" at {self.folder}/own.py:" if step else "", refusal.cause(error, "torch.fx"))
+                self.assertIn(step or "check --input and --value", refusal.cause(error, "torch.fx"))
+            else:
+                self.fail(name)
+
     def test_a_file_that_cannot_be_written_is_told_before_anything_is_loaded(self):
         for path, why in (
             ("none/g.json", "there is no folder none; make it"),
@@ -155,12 +203,15 @@ class ExportGraph(unittest.TestCase):
             ([":tiny"], "MODULE:FUNCTION"),
             (["model:"], "MODULE:FUNCTION"),
             (["absent:tiny"], "module absent cannot be imported: ModuleNotFoundError"),
+            (["broken:tiny"], "not [31m today; mend the module there"),
             (["broken:tiny"], "module broken cannot be imported at broken.py:1, `raise"),
             (["needs:tiny"], "package no_such_package is missing"),
             (["model:none"], "module model has no function none"),
+            (["model:tinny"], "module model has no function tinny; give one that returns the nn.Module; did you mean tiny?"),
             (["model:constant"], "no function constant"),
             (["model:tiny"], "no model comes of it: TypeError"),
             (["model:fails"], "no model comes of it at model.py:"),
+            (["model:fails"], "the model's own code refuses the call: that line says what it wants"),
             (["model:wants_package"], "no model comes of it: package no_such_package is missing"),
             (["model:lazy"], "parameter weight has no size before the first call"),
             (["model:nothing"], "gives int, an nn.Module is wanted"),

@@ -206,7 +206,7 @@ class Comm(Plan):
         for command in ["comm", *self.FLAGS], ["model", *FLAGS, *CALIBRATED]:
             self.good(*command, "--calibration", "machine.json", "--device", "h200")
             self.assert_line(self.plan(*command, "--calibration", "machine.json", "--device", "bogus"), "--device: .*bogus")
-        for text, message in [('{"alpha": [1]}', "of 1 mesh axes"), ('{"overlap_slowdown": 0.5}', "0.5 must be at least 1"),
+        for text, message in [('{"alpha": [1]}', "of 1 mesh axis, "), ('{"overlap_slowdown": 0.5}', "0.5 must be at least 1"),
                               ('{"alpha"', "no JSON"), ('{"beta": [0, 1e300]}', r"beta\[1\]: 1e\+300 must be at most 0.001: seconds of a byte"), ('{"speed": 1}', 'unknown field "speed"')]:
             self.write("machine.json", text)
             self.assert_line(self.plan("comm", *self.FLAGS, "--calibration", "machine.json"), message)

@@ -328,6 +328,15 @@ TEST_CASE("trace: files of another kind are refused by their name", "[tools]") {
            {"PK\x03\x04 rest", "zip"},
            {"PAR1 rest", "Parquet"},
            {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
+           {"SQLite format 3\0"s + std::string(100, '\1'),
+            "is an SQLite database, such as the stores of --cache and --artifacts; give a trace: CSV or JSON lines, "
+            "one "
+            "request a row (docs/traces.md)"},
+           {"GGUF\3\0\0\0"s, "is a GGUF file of weights; give a trace"},
+           {"\x7F"
+            "ELF\2\1\1",
+            "is a program; give a trace"},
+           {"%PDF-1.7\n", "is a PDF; give a trace"},
            {" <!DOCTYPE html>\n", "HTML"},
            {"[{\"input_length\": 3}]\n", "jq -c '.[]' '"},
            {"[10, 5]\n[11, 6]\n",

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "autotune/engine/usable.h"
 #include "autotune/text/command_line.h"
 #include "cache/database/files.h"
+#include "cache/key_file.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
@@ -15,7 +18,7 @@ namespace {
 
 /// True if rows can be added to the file; SQLite needs a writable folder for its journal.
 bool can_be_written(const std::string& path) {
-  if (access(path.c_str(), F_OK) != 0) return true;  // SQLite makes an absent file
+  if (access(path.c_str(), F_OK) != 0) return errno == ENOENT && !path.empty();  // SQLite makes an absent file
   return access(path.c_str(), W_OK) == 0 && access(cache::parent_folder(path).c_str(), W_OK) == 0;
 }
 
@@ -55,15 +58,16 @@ std::string next_build(const Options& options) {
 }
 
 std::string build_step(const Options& options, cache::ArtifactDb& artifacts) {
-  const std::string path = artifacts_path(options);
+  const std::string path = artifacts_path(options), status = artifacts.status();
+  // Without a key no binary can be read or stored, whatever the file has.
+  if (status.starts_with(cache::kKeyProblem)) return "first mend the " + status;
   const int64_t others = artifacts.count_others();
-  const std::string held =
-      fmt::format("{} has {} {} under another key", path, format_count(others), others == 1 ? "binary" : "binaries");
+  const std::string held = fmt::format("{} has {} under another key", path, format_counted(others, "binary"));
   if (can_be_written(path)) return (others > 0 ? held + "; run " : "run ") + next_build(options);
   Options renewed = options;
   renewed.artifacts = "NEW";
   const std::string step = "cannot be written: run " + next_build(renewed) + " for a new file";
-  if (others == 0) return path + " " + step;
+  if (others == 0) return (path.empty() ? "the default of --artifacts" : path) + " " + step;
   return held + " and " + step + ", or set SEQTILE_CONFIG_DIR to a folder with that key";
 }
 

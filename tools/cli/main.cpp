@@ -18,6 +18,7 @@
 #include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -63,25 +64,45 @@ void make_strict(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) make_strict(*command);
 }
 
-std::string subcommand_names(const CLI::App& command) {
-  std::string names;
+std::vector<std::string> subcommand_names(const CLI::App& command) {
+  std::vector<std::string> names;
   for (const CLI::App* known : command.get_subcommands([](const CLI::App*) { return true; }))
-    names += (names.empty() ? "" : ", ") + known->get_name();
+    names.push_back(known->get_name());
   return names;
+}
+
+/// The long names of options that --help shows, without dashes.
+std::vector<std::string_view> option_names(const CLI::App& command) {
+  std::vector<std::string_view> names;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_group().empty())
+      names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  return names;
+}
+
+/// The members of a set as CLI11 writes them: "a,b,c".
+std::vector<std::string_view> words_of(std::string_view set) {
+  std::vector<std::string_view> words;
+  for (size_t begin = 0; begin <= set.size();) {
+    const size_t end = std::min(set.find(',', begin), set.size());
+    words.push_back(set.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
 }
 
 /// The error for a word that `command` does not know.
 std::string unknown_word(const CLI::App& command, const std::string& word) {
   if (word.starts_with("-")) {
     const std::string flag = word.substr(0, word.find('='));
-    std::string text = "there is no option " + flag;
-    for (const CLI::Option* option : command.get_options())
-      for (const std::string& name : option->get_lnames())
-        if (flag.size() > 3 && ("--" + name).starts_with(flag)) return text + "; did you mean --" + name + "?";
-    return text;
+    const size_t dashes = std::min(flag.find_first_not_of('-'), flag.size());
+    const std::string_view nearest = nearest_word(std::string_view(flag).substr(dashes), option_names(command));
+    return "there is no option " + flag + (nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
   }
-  const std::string names = subcommand_names(command);
-  return names.empty() ? "'" + word + "' is one word too many" : "there is no command " + word + "; there are " + names;
+  const std::vector<std::string> names = subcommand_names(command);
+  return names.empty() ? "'" + word + "' is one word too many"
+                       : fmt::format("there is no command {}; there are {}{}", word, fmt::join(names, ", "),
+                                     did_you_mean(word, names));
 }
 
 /// The error for an option that was repeated or has no value, with the correction.
@@ -104,7 +125,7 @@ std::string wrong_count(const CLI::App& command, const std::string& text) {
 /// The error for an option or argument that is absent. CLI11 says "NAME is required".
 std::string missing_word(const CLI::App& command, const std::string& text) {
   const CLI::Option* option = command.get_option_no_throw(text.substr(0, text.find(' ')));
-  if (!option) return fmt::format("a subcommand is required; there are {}", subcommand_names(command));
+  if (!option) return fmt::format("a subcommand is required; there are {}", fmt::join(subcommand_names(command), ", "));
   if (option->get_positional()) return fmt::format("{}: {}", text, option->get_description());
   return fmt::format("{}; give {} {}", text, option->get_name(), option->get_type_name());
 }
@@ -123,7 +144,8 @@ std::string bad_value(const CLI::App& command, const std::string& text) {
       return begin + "a number from " + complaint.substr(complaint.find(kRange) + kRange.size()) + " is wanted";
     if (complaint.starts_with(value + std::string(kSet)) && complaint.ends_with('}')) {
       const size_t at = value.size() + kSet.size();
-      return fmt::format("{}not one of {}", begin, complaint.substr(at, complaint.size() - at - 1));
+      const std::string set = complaint.substr(at, complaint.size() - at - 1);
+      return fmt::format("{}not one of {}{}", begin, set, did_you_mean(value, words_of(set)));
     }
     if (!value.empty() && complaint.starts_with(value + ": ")) return begin + complaint.substr(value.size() + 2);
   }

@@ -9,6 +9,7 @@
 #include "tools/cli/errors.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/ranks/ranks.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -65,8 +66,8 @@ void check_one_launch(const World& world, const models::Model& model, const std:
         bad_input(
             fmt::format("--ranks {}: ranks that share a GPU have one launch, but the share of {} on rank {} is another "
                         "than on rank "
-                        "0; give a number that divides the model's {} heads ({} of keys), or another --fabric",
-                        world.size, by_rank[0][i].label, rank, model.heads, model.kv_heads));
+                        "0; give a number that divides the model's {} ({} of keys), or another --fabric",
+                        world.size, by_rank[0][i].label, rank, counted(model.heads, "head"), model.kv_heads));
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ models::ModelFile read_model_file(const Options& options) {
 
 void warn_of_lengths(models::ModelFile& file, const std::string& flag, const std::string& lengths) {
   if (lengths.empty() || parse_lengths(flag, lengths).hi <= file.model.max_positions) return;
-  file.notes.warnings.push_back(fmt::format("{} {}: the model has {} positions, a server would refuse longer requests",
-                                            flag, lengths, format_count(file.model.max_positions)));
+  file.notes.warnings.push_back(fmt::format("{} {}: the model has {}, a server would refuse longer requests", flag,
+                                            lengths, format_counted(file.model.max_positions, "position")));
   warn(file.notes.warnings.back());
 }
 

@@ -24,6 +24,8 @@
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/parse_number.h"
+#include "jit/base/nearest_word.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -169,7 +171,8 @@ double parse_seconds(const std::string& flag, const std::string& text) {
 DType parse_dtype_flag(const std::string& text) {
   const auto dtype = parse_dtype(text);
   if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16 && *dtype != DType::f16))
-    bad_input(fmt::format("--dtype {}: unknown; use f32, bf16 or f16", text));
+    bad_input(fmt::format("--dtype {}: unknown; use f32, bf16 or f16{}", text,
+                          did_you_mean(text, {"f32", "bf16", "f16", "float32", "bfloat16", "float16"})));
   return *dtype;
 }
 
@@ -214,9 +217,9 @@ std::vector<int> host_thread_counts(const Options& options, const std::string& e
     int count = 0;
     if (!parse_number(text, count) || count < 1 || count > limit)
       bad_input(
-          fmt::format("--threads {}: '{}' is not a whole number from 1 to {}, {} times the {} cores of this "
-                      "process; write for example {}",
-                      options.threads, text, limit, kThreadsPerCore, cores, example));
+          fmt::format("--threads {}: '{}' is not a whole number from 1 to {}, {} times the {} of this process; "
+                      "write for example {}",
+                      options.threads, text, limit, kThreadsPerCore, counted(cores, "core"), example));
     if (std::find(counts.begin(), counts.end(), count) != counts.end())
       bad_input(fmt::format("--threads {}: {} is given twice; give each count once", options.threads, count));
     counts.push_back(count);
@@ -346,7 +349,13 @@ std::unique_ptr<cache::ArtifactDb> open_existing_artifacts_of(const Options& opt
   if (!exists && !options.artifacts.empty() && !error)
     bad_input(fmt::format("--artifacts {}: no such file; {} makes one", path, next_build(options)));
   if (exists && std::filesystem::file_size(path, error) > 0) return open_artifacts_of(options);
-  check_is_database("--artifacts", path, options.artifacts.empty(), cache::kArtifactSchema);
+  try {
+    check_is_database("--artifacts", path, options.artifacts.empty(), cache::kArtifactSchema);
+  } catch (const Error& problem) {
+    // Records say all but which binaries are there, so that --cache alone is enough where no default path can be.
+    if (exists || !options.artifacts.empty() || options.cache.empty()) throw;
+    warn(problem.what());
+  }
   return cache::ArtifactDb::open_empty(path, cache::default_key_path());
 }
 

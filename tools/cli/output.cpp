@@ -22,6 +22,7 @@
 #include "jit/base/log.h"
 #include "seqtile/error.h"
 #include "tools/cli/errors.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -208,7 +209,7 @@ std::string format_count(int64_t count) {
 }
 
 std::string format_counted(int64_t count, const std::string& noun) {
-  return format_count(count) + " " + noun + (count == 1 ? "" : "s");
+  return format_count(count) + " " + plural_of(count, noun);
 }
 
 std::string format_bucket(int64_t lo, int64_t hi) { return fmt::format("[{}..{}]", lo, hi); }
@@ -235,7 +236,7 @@ void Progress::update(const autotune::TuneProgress& progress) {
   const double share = progress.total > 0 ? std::clamp(double(progress.done) / progress.total, 0.0, 1.0) : 0.0;
   std::string text = fmt::format("{:3.0f} %", 100 * share);
   if (progress.left_s > 0) text += ", " + format_seconds(progress.left_s) + " left";
-  if (progress.trials > 0) text += fmt::format(", {} trials", format_count(progress.trials));
+  if (progress.trials > 0) text += ", " + format_counted(progress.trials, "trial");
   text += ": " + progress.activity;
   if (!is_terminal_) {
     if (progress.elapsed_s - last_line_s_ < kLineSeconds) return;

@@ -16,12 +16,15 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 
 from graph_export import model, options as given, refusal
 from graph_export.refusal import MACHINE, stop
 
 FORMAT_VERSION = 2  # docs/plan_format.md
+TRACERS = ["export", "fx"]
+SEE_HELP = "see `export_graph.py --help`"
 
 
 def write(path, text):
@@ -38,11 +41,20 @@ def write(path, text):
         given.refuse_output(path, error.strerror)
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """Says an error of the command line in this program's words. argparse says "argument --mesh: expected one
+        argument"."""
+        found = re.fullmatch("argument ([^:]*): expected .* argument", message)
+        name = found[1].rpartition("/")[2] if found else ""
+        stop(f"{name} has no value; write {name} VALUE; {SEE_HELP}" if found else f"{message}; {SEE_HELP}")
+
+
 def parsed():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("factory", metavar="MODULE:FUNCTION")
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("factory", metavar="MODULE:FUNCTION", nargs="?")
     parser.add_argument(
-        "--input", action="append", required=True, metavar="NAME=SIZES[:DTYPE]", help="a tensor of the forward pass"
+        "--input", action="append", metavar="NAME=SIZES[:DTYPE]", help="a tensor of the forward pass; must be given"
     )
     parser.add_argument(
         "--value", action="append", default=[], metavar="NAME=VALUE", help="another argument of the forward pass"
@@ -51,13 +63,24 @@ def parsed():
     parser.add_argument("--mesh", default="2x2", help="devices of each axis, as in 2x4 (default: 2x2)")
     parser.add_argument(
         "--tracer",
-        choices=["export", "fx"],
+        metavar="NAME",
         help="export: operators, such as attention; fx: modules (default: export, or fx if export fails)",
     )
     parser.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="ends in .gz: compressed; -: standard output"
     )
-    return parser.parse_args()
+    options, unknown = parser.parse_known_args()
+    if unknown:
+        names = ["--input", "--value", "--arg", "--mesh", "--tracer", "--output", "--help"]
+        stop(f"{given.unknown_word(unknown[0], names)}; {SEE_HELP}")
+    if options.factory is None:
+        stop(f"MODULE:FUNCTION is missing, as in torchvision.models:resnet50; {SEE_HELP}")
+    if options.input is None:
+        stop(f"--input is missing: give each tensor of the forward pass, as in --input x=128x3x32x32; {SEE_HELP}")
+    if options.tracer not in (None, *TRACERS):
+        hint = given.did_you_mean(options.tracer, TRACERS)
+        stop(f"--tracer {options.tracer}: unknown; give {' or '.join(TRACERS)}{hint}")
+    return options
 
 
 def import_torch():

@@ -188,7 +188,7 @@ void list_refused(const std::vector<RefusedRecord>& refused) {
     print_line(fmt::format("{} {}: the record does not serve: {}", refused[i].operation,
                            format_bucket(refused[i].lo, refused[i].hi), refused[i].reason));
   if (refused.size() > kMostListed)
-    print_line(fmt::format("{} more records do not serve", format_count(refused.size() - kMostListed)));
+    print_line(fmt::format("{} not listed here", format_counted(refused.size() - kMostListed, "more refused record")));
 }
 
 Json refused_json(const std::vector<RefusedRecord>& refused) {
@@ -235,9 +235,9 @@ BinaryCheck check_binaries(const Options& options, const BuildReport& named, cac
   if (!status.empty()) warn(status);  // warn() drops the line if the log has it already
   for (const std::string& problem : check.file.problems)
     if (problem != status) print_line(problem);
-  print_line(fmt::format("{}: {}, {} bad; {} of the {} binaries that records of {} name are missing: {}",
-                         options.artifacts, format_counted(check.file.rows, "row"), format_count(check.file.bad_rows),
-                         format_count(check.named.remaining()), format_count(check.named.binaries), options.device,
+  print_line(fmt::format("{}: {}, {} bad; records of {} name {}, {} missing: {}", options.artifacts,
+                         format_counted(check.file.rows, "row"), format_count(check.file.bad_rows), options.device,
+                         format_counted(check.named.binaries, "binary"), format_count(check.named.remaining()),
                          verdict(check, options, artifacts)));
   return check;
 }

@@ -154,20 +154,19 @@ class ConfigChoice {
   /// bucket or has failed there.
   void choose(Edit& edit, const std::vector<cache::TrialRow>& trials) const {
     const auto owner = owner_of(session_.registry, edit.key, device_->info());
-    const std::string bucket = edit.key.operation + " " + format_bucket(edit.before.lo, edit.before.hi);
     if (!owner)
       bad_input(
-          fmt::format("--config: the record of {} is of another release, or of another machine than {}; choose by "
-                      "--device, or leave --config out",
-                      bucket, device_->info().name));
+          fmt::format("--config: the record is of another release, or of another machine than {}; choose by --device, "
+                      "or leave --config out",
+                      device_->info().name));
     const auto& [op, workload] = *owner;
     const autotune::Config config = chosen_config(*op, workload, edit.before.hi, options_.config, device_->target());
     if (config.json() == edit.before.config_json) return;
     const auto trial = std::ranges::find(trials, config.json(), &cache::TrialRow::config_json);
     const bool is_known = trial != trials.end() && trial->outcome != "modelled";
     if (is_known && trial->outcome != "ok")
-      bad_input(fmt::format("--config {}: {} has this configuration as {}: {}; give another one", format_fields(config),
-                            bucket, trial->outcome, trial->detail));
+      bad_input(fmt::format("--config {}: the bucket has this configuration as {}: {}; give another one",
+                            format_fields(config), trial->outcome, trial->detail));
     cache::Record& record = edit.after;
     record.config_json = config.json();
     const bool by_ranks = is_known && trial->ranks_us > 0;
@@ -180,7 +179,7 @@ class ConfigChoice {
     edit.note = is_known ? "" : ", which was not measured or verified here";
     autotune::Usability usable(*op, workload, device_->target());
     if (const std::string refusal = usable.judge(record).refusal; !refusal.empty())
-      bad_input(fmt::format("--config {}: {}: {}", format_fields(config), bucket, refusal));
+      bad_input(fmt::format("--config {}: {}", format_fields(config), refusal));
   }
 
  private:
@@ -188,6 +187,17 @@ class ConfigChoice {
   const EditOptions& options_;
   std::unique_ptr<Device> device_;
 };
+
+/// As ConfigChoice::choose(). One configuration is for all chosen records, so an error names the record that refuses
+/// it.
+void choose(const ConfigChoice& choice, Edit& edit, const std::vector<cache::TrialRow>& trials) {
+  try {
+    choice.choose(edit, trials);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{} {}: {}", key_title(edit.key),
+                                          format_bucket(edit.before.lo, edit.before.hi), error.what()));
+  }
+}
 
 int run_pin(const Session& session, const EditOptions& options) {
   const auto store = open_for_edit(options);
@@ -198,7 +208,7 @@ int run_pin(const Session& session, const EditOptions& options) {
   for (const KeyGroup& group : own.groups)
     for (const cache::Record& record : group.records) {
       Edit edit{group.key, record, record};
-      if (choice) choice->choose(edit, trials_of(*store, group.key, record));
+      if (choice) choose(*choice, edit, trials_of(*store, group.key, record));
       edit.after.origin = cache::Origin::pinned;
       edit.is_needed = record.origin != cache::Origin::pinned || edit.after.config_json != record.config_json;
       edits.push_back(std::move(edit));

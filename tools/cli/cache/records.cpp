@@ -12,6 +12,7 @@
 #include "autotune/engine/usable.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/ranks/ranks.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -78,8 +79,8 @@ void check_fields(const autotune::Fields& wanted, const std::string& operation,
     if (at == known.end()) {
       std::vector<std::string> names;
       for (const auto& [field, is_text] : known) names.push_back(field);
-      bad_input(fmt::format("--set {}: no record of {} has this field; they have {}", name, operation,
-                            fmt::join(names, ", ")));
+      bad_input(fmt::format("--set {}: no record of {} has this field; they have {}{}", name, operation,
+                            fmt::join(names, ", "), did_you_mean(name, names)));
     }
     if (std::holds_alternative<std::string>(value) != at->second)
       bad_input(fmt::format("--set {}={}: this field of {} is a {}; see `seqtile cache ls`", name, value_text(value),

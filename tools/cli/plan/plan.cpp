@@ -20,6 +20,7 @@
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan_answer.h"
 #include "tools/cli/plan/plan_cache.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -93,12 +94,19 @@ int run_model(const Session& session, const PlanOptions& options) {
   return solve_graph(session, graph_of_model(described), options.model, described);
 }
 
+std::vector<std::string_view> names_of(const planner::Graph& graph) {
+  std::vector<std::string_view> names;
+  for (const planner::Node& node : graph.nodes) names.push_back(node.name);
+  return names;
+}
+
 /// Prints the cost of the whole plan with each strategy of one node.
 int run_explain(const Session& session, const PlanOptions& options) {
   planner::Graph graph = read_graph(options);
   const auto found = std::ranges::find(graph.nodes, options.node, &planner::Node::name);
   if (found == graph.nodes.end())
-    bad_input(fmt::format("{}: there is no node {}; `seqtile plan graph` lists them", options.file, options.node));
+    bad_input(fmt::format("{}: there is no node {}; `seqtile plan graph` lists them{}", options.file, options.node,
+                          did_you_mean(options.node, names_of(graph))));
   const auto node = static_cast<size_t>(found - graph.nodes.begin());
   if (!options.pricing.is_calibrated() && !options.pricing.records.cache.empty())
     bad_input("--cache: no plan is kept here, and measured times are for --costs calibrated");

@@ -9,6 +9,7 @@
 #include "planner/solver/plan_costs.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -100,9 +101,10 @@ class Page {
     planner::OperatorCost sum;
     for (const planner::OperatorCost& cost : costs_)
       for (const Part& part : kParts) sum.*part.cost += cost.*part.cost;
-    add("<h2>{} operators on {} devices, {}</h2>\n<p>objective {:.10g}, {}; {} on a device as the strategies count "
+    add("<h2>{} on {} {}, {}</h2>\n<p>objective {:.10g}, {}; {} on a device as the strategies count "
         "it</p>\n<p>",
-        costs_.size(), mesh, graph_.is_training ? "training" : "prefill", solution_.objective,
+        counted(costs_.size(), "operator"), mesh, plural_of(graph_.mesh.devices(graph_.mesh.all()), "device"),
+        graph_.is_training ? "training" : "prefill", solution_.objective,
         solution_.is_exact() ? "exact" : fmt::format("at most {:.2g} % above the best", 100 * solution_.gap()),
         format_bytes(solution_.memory));
     for (const Part& part : kParts)

@@ -18,6 +18,7 @@
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan.h"
 #include "tools/cli/plan/plan_race.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -63,7 +64,8 @@ models::Model model_of(const PlanOptions& options) {
 Priced price_block(const Session& session, const models::Model& model, const PlanOptions& options) {
   const int64_t length = parse_length("--length", options.length);
   if (length < 2 * options.run.ranks)
-    bad_input(fmt::format("--length {}: give each of {} ranks two tokens at least", length, options.run.ranks));
+    bad_input(
+        fmt::format("--length {}: give each of {} two tokens at least", length, counted(options.run.ranks, "rank")));
   const planner::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
   if (options.pricing.calibration.empty())
     bad_input(

@@ -18,6 +18,7 @@
 #include "seqtile/seqpar.h"
 #include "tools/cli/model_requests.h"
 #include "tools/cli/output.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -105,8 +106,8 @@ std::optional<World> world_of(const Options& options) {
         "--fabric mpi: replay, prove and timeline run on the ranks of mpirun; their records are made with --fabric "
         "processes");
   if (std::ranges::find(kFabrics, world.fabric) == std::end(kFabrics))
-    bad_input(fmt::format("--fabric {}: unknown; use {}; for replay, prove and timeline also mpi", world.fabric,
-                          fmt::join(kFabrics, ", ")));
+    bad_input(fmt::format("--fabric {}: unknown; use {}; for replay, prove and timeline also mpi{}", world.fabric,
+                          fmt::join(kFabrics, ", "), did_you_mean(world.fabric, kFabrics)));
   if (is_shared(world) && options.device.starts_with("cuda")) world.device = options.device;
   return world;
 }

@@ -12,6 +12,7 @@
 #include "tools/cli/requests/trace_columns.h"
 #include "tools/cli/requests/trace_file.h"
 #include "tools/cli/requests/trace_rows.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -69,7 +70,7 @@ class RequestTaker {
     const size_t shared = std::min(row.cells.size(), num_columns_);
     const bool has_more = std::ranges::any_of(row.cells.subspan(shared), [](auto cell) { return !cell.empty(); });
     if (row.cells.size() >= num_columns_ && !has_more) return {};
-    return fmt::format("{} column{}, {} expected", row.cells.size(), row.cells.size() == 1 ? "" : "s", num_columns_);
+    return fmt::format("{}, {} expected", counted(row.cells.size(), "column"), num_columns_);
   }
 
   std::string read_cell(const TraceRow& row, size_t at, const std::string& name, int64_t least, int64_t& tokens) const {

@@ -9,6 +9,8 @@
 
 #include "tools/cli/errors.h"
 #include "tools/cli/requests/trace_cells.h"
+#include "jit/base/nearest_word.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -171,12 +173,11 @@ class ColumnFinder {
     if (is_position(given)) {
       const size_t number = std::stoul(given);
       if (number >= 1 && number <= names_.size()) return number - 1;
-      fail(fmt::format("has {}; {} {} must be a position from 1 to {}, or a name",
-                       names_.size() == 1 ? "one column" : fmt::format("{} columns", names_.size()), flag, given,
-                       names_.size()));
+      fail(fmt::format("has {}; {} {} must be a position from 1 to {}, or a name", counted(names_.size(), "column"),
+                       flag, given, names_.size()));
     }
     if (names_.size() < 2) fail_comment();
-    fail(fmt::format("has no column '{}', which {} names", given, flag));
+    fail(fmt::format("has no column '{}', which {} names{}", given, flag, did_you_mean(given, names_)));
   }
 
   std::string name_of(size_t at) const {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "autotune/text/text_kind.h"
 #include "tools/cli/errors.h"
 
 namespace seqtile::cli {
@@ -42,6 +43,8 @@ constexpr Foreign kForeign[] = {
     {"PAR1"sv, "is a Parquet file",
      "convert it: python3 -c \"import pandas; pandas.read_parquet('{}').to_csv('trace.csv', index=False)\""},
     {"version https://git-lfs"sv, "is a pointer of git-lfs, not the file", "fetch the file: git lfs pull"},
+    {"SQLite format 3\0"sv, "is an SQLite database, such as the stores of --cache and --artifacts",
+     "give a trace: CSV or JSON lines, one request a row (docs/traces.md)"},
     {"<"sv, "is a page (HTML or XML), not a trace", "download the file itself"},
 };
 
@@ -131,9 +134,15 @@ void check_is_text(const std::string& path, std::string_view head) {
   if (text.starts_with('[')) refuse_arrays(path, text);
   for (const Foreign& foreign : kForeign)
     if (head.starts_with(foreign.magic) || text.starts_with(foreign.magic)) refuse(path, foreign.kind, foreign.advice);
-  if (head.size() < 2 || (head[0] == '\0') == (head[1] == '\0')) return;
-  if (head[1] == '\0') refuse(path, "is UTF-16", "convert it: iconv -f UTF-16LE -t UTF-8 '{}' > trace.csv");
-  refuse(path, "is UTF-16", "convert it: iconv -f UTF-16BE -t UTF-8 '{}' > trace.csv");
+  if (head.size() >= 2 && (head[0] == '\0') != (head[1] == '\0'))
+    refuse(path, "is UTF-16",
+           head[1] == '\0' ? "convert it: iconv -f UTF-16LE -t UTF-8 '{}' > trace.csv"
+                           : "convert it: iconv -f UTF-16BE -t UTF-8 '{}' > trace.csv");
+  if (text.empty()) return;  // an empty file has a message of its own
+  const std::string kind = autotune::foreign_kind(head);
+  if (!kind.empty())
+    refuse(path, ("is " + kind.substr(0, kind.find(';'))).c_str(),
+           "give a trace: CSV or JSON lines, one request a row (docs/traces.md)");
 }
 
 }  // namespace seqtile::cli

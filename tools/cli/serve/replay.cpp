@@ -54,7 +54,7 @@ LayerReport execute(const Session& session, const models::Model& model, double s
   for (double gone = 0; gone < seconds;) {
     runner.run(sampler.draw(random));
     gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    progress.update({fmt::format("{} decoder layers run and checked", runner.report().layers),
+    progress.update({format_counted(runner.report().layers, "decoder layer") + " run and checked",
                      static_cast<int64_t>(1e3 * gone), static_cast<int64_t>(1e3 * seconds), 0, gone, seconds - gone});
   }
   return runner.report();

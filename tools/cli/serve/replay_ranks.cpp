@@ -28,7 +28,7 @@ void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const CountedCall
     runner.run(sampler.draw(random));
     gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (progress)
-      progress->update({fmt::format("{} decoder layers run and checked", runner.report().layers),
+      progress->update({format_counted(runner.report().layers, "decoder layer") + " run and checked",
                         static_cast<int64_t>(1e3 * gone), static_cast<int64_t>(1e3 * seconds), 0, gone,
                         seconds - gone});
   }

@@ -25,7 +25,7 @@ void print_rows(const TraceSummary& trace, const Stream& stream, bool are_bad_ro
 
 void print_limits(const Served& served) {
   const Stream& stream = served.stream;
-  const std::string positions = fmt::format("the model's {} positions", format_count(served.limits.positions));
+  const std::string positions = "the model's " + format_counted(served.limits.positions, "position");
   if (stream.long_prompts > 0)
     print_line(fmt::format("{} longer than {}: cut there, a server would refuse them",
                            format_counted(stream.long_prompts, "prompt"), positions));
@@ -42,8 +42,8 @@ void print_limits(const Served& served) {
 void print_layers(const LayerReport& layers) {
   const Percentiles call_us = layers.call_us.percentiles(), layer_us = layers.layer_us.percentiles();
   print_line(fmt::format(
-      "{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; {}",
-      format_count(layers.layers), format_count(layers.executed), format_count(layers.verified), layers.max_rel_err,
+      "{} executed: {}, {} verified, largest relative error {:.2g}; {}", format_counted(layers.layers, "decoder layer"),
+      format_counted(layers.executed, "operation"), format_count(layers.verified), layers.max_rel_err,
       layers.layer_us.empty()
           ? fmt::format("entry to first program p50 {:.2f} us, p99 {:.2f} us", call_us.p50, call_us.p99)
           : fmt::format("a layer takes p50 {:.0f} us, p99 {:.0f} us, a fused call's entry to its first program p50 "
@@ -71,19 +71,20 @@ void print_summary(const Served& served, bool are_bad_rows_skipped, const std::s
   const auto& [trace, limits, stream, lookups, layers, counters, times, is_served] = served;
   print_rows(trace, stream, are_bad_rows_skipped);
   print_limits(served);
-  print_line(fmt::format(
-      "planned {} prefill chunks and {} sampled decode steps; {} generated tokens outside of the lengths cut",
-      format_count(stream.chunks), format_count(stream.decode_steps), format_count(stream.cut_decode_steps)));
-  print_line(fmt::format("{} lookups in {} buckets: {} misses; p50 {:.0f} ns, p99 {:.0f} ns",
-                         format_count(lookups.lookups), format_count(lookups.buckets), format_count(lookups.misses),
+  print_line(fmt::format("planned {} and {}; {} outside of the lengths cut",
+                         format_counted(stream.chunks, "prefill chunk"),
+                         format_counted(stream.decode_steps, "sampled decode step"),
+                         format_counted(stream.cut_decode_steps, "generated token")));
+  print_line(fmt::format("{} in {}: {}; p50 {:.0f} ns, p99 {:.0f} ns", format_counted(lookups.lookups, "lookup"),
+                         format_counted(lookups.buckets, "bucket"), format_counted(lookups.misses, "miss"),
                          lookups.lookup_ns.p50, lookups.lookup_ns.p99));
   for (const std::string& line : lookups.miss_lines) print_line("  miss: " + line);
   if (lookups.misses > 0 && layers.layers == 0)
     print_line((is_served ? "" : "nothing was executed; ") + ("cover these lengths with " + next_prewarm));
   if (layers.layers > 0) print_layers(layers);
   for (const std::string& line : layers.failures) print_line("  wrong: " + line);
-  print_line(fmt::format("while serving: {} tunings, {} compiles ({} at load)", counters.tunings, counters.compiles,
-                         counters.compiles_at_load));
+  print_line(fmt::format("while serving: {}, {} ({} at load)", format_counted(counters.tunings, "tuning"),
+                         format_counted(counters.compiles, "compile"), format_count(counters.compiles_at_load)));
 }
 
 Json summary_json(const Served& served) {

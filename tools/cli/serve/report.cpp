@@ -80,8 +80,8 @@ int run(const Session&, const ReportOptions& options) {
   table.add({"requests", count(replay["requests"]),
              left_out > 0 ? format_counted(left_out, "broken row") + " left out" : "all rows of the trace"});
   table.add({"distinct lengths", count(replay["distinct_lengths"]), ""});
-  table.add({"buckets touched", count(replay["buckets"]), fmt::format("{} operations", operations)});
-  table.add({"ranges", count(prewarm["ranges"]), fmt::format("from {} tunings", format_count(tunings))});
+  table.add({"buckets touched", count(replay["buckets"]), format_counted(operations, "operation")});
+  table.add({"ranges", count(prewarm["ranges"]), "from " + format_counted(tunings, "tuning")});
   table.add({"tunings while serving", count(replay["tunings"]), "counter"});
   table.add({"compiles while serving", count(replay["compiles"]), "counter"});
   const Json &lookup = replay["lookup_ns"], &call = replay["call_us"];
@@ -95,8 +95,8 @@ int run(const Session&, const ReportOptions& options) {
   print_line("");
   Table others({"what the alternatives cost", "", "how it is known"});
   others.add({"tuning every distinct length", format_seconds(every_length_s),
-              tunings > 0 ? fmt::format("{:.2f} s per tuning here x {} lengths x {} operations", per_tuning_s,
-                                        format_count(distinct), operations)
+              tunings > 0 ? fmt::format("{:.2f} s per tuning here x {} x {}", per_tuning_s,
+                                        format_counted(distinct, "length"), format_counted(operations, "operation"))
                           : "nothing was tuned in this run"});
   others.add({"padding to a power of two", fmt::format("{:.0f} % more time", padding_percent),
               "measured times of the records"});

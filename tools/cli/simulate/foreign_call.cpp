@@ -55,7 +55,7 @@ std::string ForeignCall::parameter_list() const {
   for (const sim::PtxVariable& param : program_.params) {
     const bool is_array = param.bytes != sim::ptx_type_bytes(param.type);
     const std::string type =
-        is_array ? fmt::format("{} bytes", param.bytes) : fmt::format(".{}", sim::ptx_type_name(param.type));
+        is_array ? format_counted(param.bytes, "byte") : fmt::format(".{}", sim::ptx_type_name(param.type));
     list += fmt::format("{}{} {}{}", list.empty() ? "" : ", ", type, param.name, param.is_pointer ? " (pointer)" : "");
   }
   return list.empty() ? "none" : list;

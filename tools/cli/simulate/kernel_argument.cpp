@@ -17,6 +17,7 @@
 #include "seqtile/tensor.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
+#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {
@@ -148,10 +149,9 @@ class Reader {
     result_.elements = number<int64_t>(name.substr(bracket + 1, name.size() - bracket - 2), "number of elements");
     if (result_.elements < 1) fail("a buffer has at least one element");
     if (result_.elements > most_bytes_ / result_.type.bytes)
-      bad_input(
-          fmt::format("{} {}: {} elements of {} bytes, {} bytes of the 4 GiB for all buffers are left; make them "
-                      "smaller",
-                      flag_, text_, result_.elements, result_.type.bytes, most_bytes_));
+      bad_input(fmt::format("{} {}: {} of {}, {} of the 4 GiB for all buffers are left; make them smaller", flag_,
+                            text_, counted(result_.elements, "element"), counted(result_.type.bytes, "byte"),
+                            counted(most_bytes_, "byte")));
     // Unwritten bytes are 0xff, which is NaN in all float formats.
     result_.bytes.assign(static_cast<size_t>(result_.elements * result_.type.bytes), std::byte{0xff});
     result_.is_initialised = has_value;
@@ -248,7 +248,7 @@ std::vector<std::byte> read_bytes(const std::string& flag, const std::string& pa
   check_is_file(flag, path, "give a file of raw bytes");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<size_t>(std::max<std::streamoff>(file.tellg(), 0));
-  if (size != bytes) bad_input(fmt::format("{}: {} has {} bytes, {} are needed", flag, path, size, bytes));
+  if (size != bytes) bad_input(fmt::format("{}: {} has {}, {} are needed", flag, path, counted(size, "byte"), bytes));
   std::vector<std::byte> result(bytes);
   file.seekg(0);
   file.read(reinterpret_cast<char*>(result.data()), static_cast<std::streamsize>(bytes));

@@ -3,6 +3,7 @@
 #include "tools/cli/simulate/simulate_foreign.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -18,6 +19,7 @@
 #include "tools/cli/simulate/foreign_call.h"
 #include "tools/cli/simulate/ptx_file.h"
 #include "tools/cli/simulate/simulation_watch.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -96,19 +98,22 @@ sim::PtxModule parse(const ForeignOptions& options) {
   }
 }
 
+std::vector<std::string> kernels_of(const sim::PtxModule& module) {
+  std::vector<std::string> names;
+  for (const sim::PtxKernel& kernel : module.kernels) names.emplace_back(kernel.name);
+  return names;
+}
+
 std::string names_of(const sim::PtxModule& module) {
-  std::string names;
-  for (const sim::PtxKernel& kernel : module.kernels)
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", kernel.name);
-  return names.empty() ? "none" : names;
+  return module.kernels.empty() ? "none" : fmt::format("{}", fmt::join(kernels_of(module), ", "));
 }
 
 sim::Program decode(const ForeignOptions& options, const sim::PtxModule& module) {
   if (options.entry.empty())
     bad_input(fmt::format("--entry NAME is needed: the kernels of {} are {}", options.ptx, names_of(module)));
   if (module.find(options.entry) == nullptr)
-    bad_input(fmt::format("--entry {}: {} has no such kernel; its kernels are {}", options.entry, options.ptx,
-                          names_of(module)));
+    bad_input(fmt::format("--entry {}: {} has no such kernel; its kernels are {}{}", options.entry, options.ptx,
+                          names_of(module), did_you_mean(options.entry, kernels_of(module))));
   try {
     return sim::decode(module, options.entry);
   } catch (const Error& error) {
@@ -124,7 +129,7 @@ void print(const ForeignOptions& options, const std::string& device, const Forei
                          fmt::join(call.shape().grid, ","), fmt::join(call.block(), ","), device));
   for (const std::string& line : result.printed) print_text("  printed: " + line + (line.ends_with('\n') ? "" : "\n"));
   if (result.num_printed > result.printed.size())
-    print_line(fmt::format("  printed: {} more lines", result.num_printed - result.printed.size()));
+    print_line("  printed: " + format_counted(result.num_printed - result.printed.size(), "more line"));
   for (const std::string& line : call.describe_buffers()) print_line("  " + line);
   if (result.ok()) print_line(fmt::format("  no reports; {}", format_seconds(seconds)));
   else

@@ -15,6 +15,7 @@
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"
 #include "tools/cli/tune/config_choice.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -45,7 +46,8 @@ Target compile_target(const Options& options) {
   const auto variable = env::cpu_target();
   if (options.device == "cpu" && !variable) return host_target();
   if (options.device == "cpu" && !is_cpu_target(*variable))
-    bad_input(fmt::format("SEQTILE_CPU_TARGET {}: unknown; the targets are {}", *variable, fmt::join(names, ", ")));
+    bad_input(fmt::format("SEQTILE_CPU_TARGET {}: unknown; the targets are {}{}", *variable, fmt::join(names, ", "),
+                          did_you_mean(*variable, names)));
   if (options.device == "cpu") return named_target("SEQTILE_CPU_TARGET", *variable);
   if (options.device.starts_with("sm_") || is_cpu_target(options.device))
     return named_target("--device", options.device);
@@ -53,8 +55,8 @@ Target compile_target(const Options& options) {
     return open_device_of(options, 1)->target();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    bad_input(fmt::format("{}; code alone is also made for the targets {}, sm_80 and sm_90a", error.what(),
-                          fmt::join(names, ", ")));
+    bad_input(fmt::format("{}; code alone is also made for the targets {}, sm_80 and sm_90a{}", error.what(),
+                          fmt::join(names, ", "), did_you_mean(options.device, names)));
   }
 }
 

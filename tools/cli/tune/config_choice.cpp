@@ -3,6 +3,7 @@
 #include "tools/cli/tune/config_choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
+#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {
@@ -56,9 +58,12 @@ void refuse_values(const autotune::Config& given, const std::string& where,
   for (const auto& [name, value] : given.values()) {
     const Values all = values_of(space), values = values_of(having(before, space));
     const std::string item = fmt::format("--config {}={}", name, text_of(value));
-    if (!all.contains(name))
-      bad_input(fmt::format("{}: {} has no such parameter; give one of {}", item, where,
-                            list(all, [](const auto& known) { return known.first; })));
+    if (!all.contains(name)) {
+      std::vector<std::string> names;
+      for (const auto& [parameter, unused] : all) names.push_back(parameter);
+      bad_input(fmt::format("{}: {} has no such parameter; give one of {}{}", item, where, fmt::join(names, ", "),
+                            did_you_mean(name, names)));
+    }
     const std::string together = before.values().empty() ? "" : " together with " + format_fields(before);
     const auto known = values.find(name);
     if (known == values.end())

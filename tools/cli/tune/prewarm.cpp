@@ -17,9 +17,7 @@ void store_binaries_of_ranks(const Session& session, const Options& options, con
   int64_t compiles = 0;
   for (const int threads : thread_counts(options))
     compiles += rehearse("prewarm", session, options, world, threads, 0).counters.compiles_at_load;
-  if (compiles > 0)
-    print_line(fmt::format("{} more {} for ranks that take over rank 0's choices", format_count(compiles),
-                           compiles == 1 ? "binary" : "binaries"));
+  if (compiles > 0) print_line(format_counted(compiles, "more binary") + " for ranks that take over rank 0's choices");
 }
 
 int run(const Session& session, const TuneRunOptions& given) {

@@ -34,10 +34,11 @@ bool prove_ranks(const Session& session, const Options& options, const World& wo
     sum.counters.tunings += proof.counters.tunings;
     sum.counters.compiles += proof.counters.compiles + proof.counters.compiles_at_load;
   }
-  print_line(fmt::format(
-      "{} on {}: {} lookups at both ends of each bucket and {} random lengths, {} misses, {} tunings, {} compiles",
-      format_counted(world.size, "rank"), world.fabric, format_count(sum.lookups), format_count(kRandomLengths),
-      format_count(sum.misses), sum.counters.tunings, sum.counters.compiles));
+  print_line(fmt::format("{} on {}: {} at both ends of each bucket and {} random lengths, {}, {}, {}",
+                         format_counted(world.size, "rank"), world.fabric, format_counted(sum.lookups, "lookup"),
+                         format_count(kRandomLengths), format_counted(sum.misses, "miss"),
+                         format_counted(sum.counters.tunings, "tuning"),
+                         format_counted(sum.counters.compiles, "compile")));
   json["ranks"] = {{"world_size", world.size}, {"fabric", world.fabric},          {"lookups", sum.lookups},
                    {"misses", sum.misses},     {"tunings", sum.counters.tunings}, {"compiles", sum.counters.compiles}};
   return sum.misses + sum.counters.tunings + sum.counters.compiles == 0;

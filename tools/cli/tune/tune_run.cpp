@@ -84,9 +84,8 @@ void print_report(const autotune::TuneReport& report, const TuneRunOptions& opti
   if (report.rank_races > 0)
     print_line(fmt::format("{} timed by all ranks together", format_counted(report.rank_races, "bucket")));
   if (report.modelled > 0)
-    print_line(fmt::format("{} modelled for a GPU that is not here, with {} {}; a run there measures them",
-                           format_counted(report.modelled, "bucket"), format_count(report.binaries),
-                           report.binaries == 1 ? "binary" : "binaries"));
+    print_line(fmt::format("{} modelled for a GPU that is not here, with {}; a run there measures them",
+                           format_counted(report.modelled, "bucket"), format_counted(report.binaries, "binary")));
   if (report.failed_buckets > 0)
     print_line(fmt::format("{} without a record: no candidate works there, for the reasons above",
                            format_counted(report.failed_buckets, "bucket")));

@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, MappingView, Sequence, Set
 
-from .refusal import Refused, missing_package, place_of, quiet, reason, stop
+from .options import did_you_mean
+from .refusal import Refused, missing_package, own_fault, place_of, quiet, reason, stop
 
 # Parts of a result that hold no tensors.
 PLAIN = (type(None), str, bytes, bytearray, int, float, complex, type, range, slice, enum.Enum, type(...))
@@ -32,11 +33,15 @@ def load_factory(factory):
         )
         stop(f"{factory}: module {module} cannot be imported: {why}")
     except (Exception, SystemExit) as error:  # the module's own code may raise anything  # pylint: disable=broad-except
-        stop(
-            f"{factory}: module {module} cannot be imported{place_of(error)}: {reason(error)}; give one of this folder or an installed one"
-        )
+        is_own = place_of(error) or isinstance(error, SyntaxError)
+        step = "mend the module there" if is_own else "give one of this folder or an installed one"
+        stop(f"{factory}: module {module} cannot be imported{place_of(error)}: {reason(error)}; {step}")
     if not callable(make):
-        stop(f"{factory}: module {module} has no function {function}; give one that returns the nn.Module")
+        known = [name for name, value in vars(sys.modules[module]).items() if callable(value)]
+        stop(
+            f"{factory}: module {module} has no function {function}; give one that returns the nn.Module"
+            f"{did_you_mean(function, known)}"
+        )
     return make
 
 
@@ -84,14 +89,10 @@ def load_model(torch, factory, values):
         model = make_model(torch, make, values)
     except ImportError as error:
         stop(f"{factory}: no model comes of it: {missing_package(error)}")
-    except TypeError as error:
-        stop(
-            f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; give its arguments with --arg NAME=VALUE"
-        )
     except (Exception, SystemExit) as error:  # pylint: disable=broad-except
-        stop(
-            f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; check the arguments that --arg gives it"
-        )
+        of_arguments = "check the arguments that --arg gives it" if values else "give its arguments with --arg NAME=VALUE"
+        step = own_fault(error) or of_arguments
+        stop(f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; {step}")
     if not isinstance(model, torch.nn.Module):
         stop(f"{factory}: gives {type(model).__name__}, an nn.Module is wanted")
     for name, parameter in model.named_parameters():
@@ -186,7 +187,7 @@ def check_arguments(factory, model, inputs, values):
             + (
                 f"; {missing[0]} is missing: --input {missing[0]}=SIZES[:DTYPE]"
                 if missing
-                else f"; {unknown[0]} is none of them"
+                else f"; {unknown[0]} is none of them{did_you_mean(unknown[0], list(names))}"
             )
         )
     by_place = [name for name, p in names.items() if p.kind == kinds.POSITIONAL_ONLY and name in given]

@@ -1,6 +1,7 @@
 # tools/python/graph_export/options.py -- the options of the command line, checked before a model is loaded.
 # SPDX-License-Identifier: Apache-2.0
 import ast
+import difflib
 import math
 import os
 import re
@@ -9,6 +10,21 @@ from .refusal import MACHINE, stop
 
 # Limits of a graph (docs/plan_format.md).
 MOST_RANK, MOST_ELEMENTS, MOST_AXES, MOST_DEVICES = 8, 1 << 40, 3, 1 << 20
+
+
+def did_you_mean(word, known):
+    """"; did you mean WORD?" with the known word that begins with `word` or is nearest to it, or ""."""
+    begun = sorted((name for name in known if len(word) > 1 and name.lower().startswith(word.lower())), key=len)
+    near = begun or difflib.get_close_matches(word, known, 1, 0.75)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def unknown_word(word, options):
+    """What is wrong with a word of the command line that is no option and has no place."""
+    name = word.partition("=")[0]
+    if not word.startswith("-"):
+        return f"'{word}' is one word too many"
+    return f"there is no option {name}{did_you_mean(name, options)}"
 
 
 def named(texts, what):
@@ -71,7 +87,12 @@ def mesh_of(text):
 def tensor_of(torch, name, text, shape):
     dtype = getattr(torch, text.partition(":")[2] or "float32", None)
     if not isinstance(dtype, torch.dtype):
-        stop(f"--input {name}={text}: {text.partition(':')[2]} is no dtype of torch; float32, bfloat16, int64 are some")
+        given = text.partition(":")[2]
+        known = [known for known in dir(torch) if isinstance(getattr(torch, known), torch.dtype)]
+        stop(
+            f"--input {name}={text}: {given} is no dtype of torch; float32, bfloat16, int64 are some"
+            f"{did_you_mean(given, known)}"
+        )
     return torch.empty(shape, dtype=dtype, device="meta")
 
 

@@ -93,6 +93,19 @@ def place_of_text(trace):
     return place(*frames[-1]) if frames else ""
 
 
+def own_fault(error):
+    """The next step after an error that the model's own code makes or raises; "" for an error from a library, which may
+    come from the arguments of the call."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    if last is None or not is_models(last.filename) or "site-packages" in last.filename:
+        return ""
+    if re.search(r"\b(raise|assert)\b", last.line or ""):
+        return "the model's own code refuses the call: that line says what it wants"
+    is_mistake = isinstance(error, (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError))
+    return "the model's own code is at fault: mend that line" if is_mistake and "NoneType" not in str(error) else ""
+
+
 def cause(error, tracer):
     """The reason why a trace failed, its place, and the next step."""
     name, where = type(error).__name__, place_of(error)
@@ -112,7 +125,8 @@ def cause(error, tracer):
             f'a tensor is made on another device than the model\'s, "meta"{where}: {reason(error)}; make it with '
             "device=x.device, or register it as a buffer"
         )
-    return f"{tracer} cannot trace it{where}: {reason(error)}; check --input and --value against its forward pass"
+    step = own_fault(error) or "check --input and --value against its forward pass"
+    return f"{tracer} cannot trace it{where}: {reason(error)}; {step}"
 
 
 def missing_package(error):
