@@ -69,17 +69,6 @@ double predicted_us(const OpDef& op, const Workload& workload, const Config& con
   return op.predict_us(workload, config, length, target);
 }
 
-std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, const Schema& schema, int64_t length) {
-  std::vector<int64_t> symbols = op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
-  if (symbols.size() == schema.symbols.size()) symbols.resize(schema.symbols.size() + schema.scalars.size(), 0);
-  if (symbols.size() != schema.symbols.size() + schema.scalars.size())
-    throw Error(ErrorCode::invalid_argument, "operation " + op.name + " gives " + std::to_string(symbols.size()) +
-                                                 " run-time values, its schema has " +
-                                                 std::to_string(schema.symbols.size()) + " symbols and " +
-                                                 std::to_string(schema.scalars.size()) + " scalars");
-  return symbols;
-}
-
 namespace {
 
 /// Number of ranks whose programs are in one launch: virtual ranks share a GPU and have one launch together.

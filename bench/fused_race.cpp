@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
+#include "autotune/call/call_values.h"
 #include "bench/stats.h"
 #include "seqtile/error.h"
 #include "seqtile/seqpar.h"
@@ -45,12 +45,10 @@ void give_rows(const RankContext& context, const Tensor& own, const std::functio
 }
 
 double largest_error(const Operand& result, const Operand& expected) {
-  double worst = 0;
-  for (int64_t i = 0; i < result.tensor().num_elements(); i += 7) {
-    const double error = std::abs(result.value(i) - expected.value(i)) / (1 + std::abs(expected.value(i)));
-    worst = std::isnan(error) ? 1e9 : std::max(worst, error);
-  }
-  return worst;
+  autotune::Difference worst;
+  for (int64_t row = 0; row < result.tensor().sizes[0]; ++row)
+    worst.add(autotune::compare(read_row(result.tensor(), row), read_row(expected.tensor(), row), {1, 1}));
+  return worst.tolerances;
 }
 
 void compare_methods(std::vector<Result>& results) {

@@ -30,7 +30,7 @@ class FusedContestant {
 Tensor rows_of(const Operand& operand, int64_t first, int64_t count);
 /// Copies this rank's rows to `place` of every rank. Returns after all ranks have copied.
 void give_rows(const RankContext& context, const Tensor& own, const std::function<void*(size_t rank)>& place);
-/// The largest error in a sample of `result`, relative to 1 + |expected value|. A NaN counts as 1e9.
+/// The largest error of `result`, relative to 1 + |expected value|; infinite for a NaN.
 double largest_error(const Operand& result, const Operand& expected);
 
 /// Adds the counters of "fused": ratios of times of the same round, and the overlap efficiency, 1 - (T_fused - T_gemm)

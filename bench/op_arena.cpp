@@ -3,10 +3,11 @@
 #include "bench/op_arena.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <span>
 
-#include "autotune/call/problem.h"
+#include "autotune/call/call_values.h"
+#include "autotune/call_sizes.h"
 #include "bench/stats.h"
 #include "seqtile/error.h"
 #include "seqtile/op.h"
@@ -54,12 +55,11 @@ OpArena::OpArena(Environment& environment, const autotune::Workload& workload, i
   problem_.schema = &schema_;
   problem_.symbols = autotune::call_symbols(op_, workload_, schema_, length_);
   const int count = num_copies(static_cast<int64_t>(autotune::call_bytes(op_, workload_, length_)));
+  const std::vector<Tensor> described = autotune::describe_args(schema_, problem_.symbols);
   for (int copy = 0; copy < count; ++copy) {
     auto& operands = copies_.emplace_back();
-    for (const auto& arg : schema_.args) {
-      const Tensor tensor = autotune::describe_arg(arg, schema_, problem_.symbols);
-      operands.emplace_back(arg.dtype, std::vector(tensor.sizes.begin(), tensor.sizes.begin() + tensor.rank));
-    }
+    for (const Tensor& tensor : described)
+      operands.emplace_back(tensor.dtype, std::vector(tensor.sizes.begin(), tensor.sizes.begin() + tensor.rank));
   }
   for (const Operand& operand : copies_[0]) problem_.tensors.push_back(operand.tensor());
   for (size_t arg = 0; arg < schema_.args.size(); ++arg) fill(arg);
@@ -69,13 +69,8 @@ OpArena::OpArena(Environment& environment, const autotune::Workload& workload, i
 void OpArena::fill(size_t arg) {
   const auto& spec = schema_.args[arg];
   if (spec.role == autotune::ArgRole::output) return;
-  Operand& first = copies_[0][arg];
-  if (!(op_.fill && op_.fill(problem_, arg, 1)) && is_float(spec.dtype)) {
-    const Tensor& tensor = first.tensor();
-    const bool is_matrix = spec.role == autotune::ArgRole::weight && tensor.rank > 1;
-    const double fan_in = is_matrix ? static_cast<double>(tensor.num_elements() / tensor.sizes[0]) : 1;
-    first.fill(arg + 1, std::sqrt(3 / fan_in));  // variance 1 / fan-in
-  }
+  autotune::fill_input(op_, problem_, arg, 1);
+  const Operand& first = copies_[0][arg];
   for (size_t copy = 1; copy < copies_.size(); ++copy) {
     std::memcpy(copies_[copy][arg].as<char>(), first.as<char>(), first.bytes());
   }
@@ -94,29 +89,23 @@ void OpArena::compute_reference() {
 
 void OpArena::poison(int copy) {
   for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
-    if (schema_.args[arg].role == autotune::ArgRole::output) copies_[copy][arg].fill_nan();
+    if (schema_.args[arg].role == autotune::ArgRole::output) copies_[copy][arg].poison();
   }
 }
 
 double OpArena::max_error(int copy) {
   const auto tolerance = op_.tolerance(workload_, problem_.symbols);
-  double largest = 0;
   // Peers compute only the first output. The tuner and the tests verify all of our outputs.
-  for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
-    if (schema_.args[arg].role != autotune::ArgRole::output) continue;
-    const Operand& output = copies_[copy][arg];
-    const int64_t width = output.tensor().num_elements() / output.tensor().sizes[0];
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      for (int64_t e = 0; e < width; ++e) {
-        const double want = reference_[0][r * width + e];
-        const double error = std::abs(output.value(rows_[r] * width + e) - want);
-        const double counted = error / (tolerance.absolute + tolerance.relative * std::abs(want));
-        if (!(counted <= largest)) largest = counted;  // written so that a NaN becomes the largest and stays it
-      }
-    }
-    return largest;
+  const auto output = std::ranges::find(schema_.args, autotune::ArgRole::output, &autotune::ArgSpec::role);
+  const Tensor& tensor = copies_[copy][static_cast<size_t>(output - schema_.args.begin())].tensor();
+  autotune::Difference worst;
+  std::span<const double> want = reference_[0];
+  for (const int64_t row : rows_) {
+    const std::vector<double> got = read_row(tensor, row);
+    worst.add(autotune::compare(got, want.first(got.size()), tolerance));
+    want = want.subspan(got.size());
   }
-  return largest;
+  return worst.tolerances;
 }
 
 double OpArena::error_limit(const std::string& implementation) const {

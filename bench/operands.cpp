@@ -3,35 +3,14 @@
 #include "bench/operands.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 
+#include "autotune/call/call_values.h"
 #include "bench/machine.h"
 #include "seqtile/error.h"
 
 namespace seqtile::bench {
-namespace {
-
-void store_value(std::byte* target, DType dtype, float value) {
-  if (dtype == DType::f32) {
-    std::memcpy(target, &value, sizeof value);
-    return;
-  }
-  const uint16_t bits = dtype == DType::bf16 ? f32_to_bf16(value) : f32_to_f16(value);
-  std::memcpy(target, &bits, sizeof bits);
-}
-
-uint64_t next_random(uint64_t& state) {  // xorshift64*
-  state ^= state >> 12;
-  state ^= state << 25;
-  state ^= state >> 27;
-  return state * 0x2545F4914F6CDD1Dull;
-}
-
-}  // namespace
-
 void Buffer::Free::operator()(std::byte* memory) const { std::free(memory); }
 
 Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
@@ -66,29 +45,8 @@ Operand::Operand(DType dtype, std::vector<int64_t> sizes) {
   }
 }
 
-void Operand::fill(uint64_t seed, double scale) {
-  uint64_t state = seed * 0x9E3779B97F4A7C15ull + 1;
-  const int64_t step = dtype_bytes(tensor_.dtype), count = tensor_.num_elements();
-  std::byte* target = buffer_.data();
-  for (int64_t i = 0; i < count; ++i, target += step) {
-    const double unit = static_cast<double>(next_random(state) >> 11) * 0x1.0p-53;
-    store_value(target, tensor_.dtype, static_cast<float>(scale * (2 * unit - 1)));
-  }
-}
+void Operand::fill(uint64_t seed, double scale) { autotune::fill_repeating(tensor_, scale, 7919 * seed); }
 
-void Operand::fill_nan() {
-  const int64_t step = dtype_bytes(tensor_.dtype), count = tensor_.num_elements();
-  for (int64_t i = 0; i < count; ++i) {
-    store_value(buffer_.data() + i * step, tensor_.dtype, std::numeric_limits<float>::quiet_NaN());
-  }
-}
-
-double Operand::value(int64_t index) const {
-  switch (tensor_.dtype) {
-    case DType::f32: return as<float>()[index];
-    case DType::bf16: return bf16_to_f32(as<uint16_t>()[index]);
-    default: return f16_to_f32(as<uint16_t>()[index]);
-  }
-}
+void Operand::poison() { autotune::poison(tensor_); }
 
 }  // namespace seqtile::bench

@@ -32,20 +32,18 @@ int64_t rotation_bytes();
 /// The number of copies that a case rotates through, each with operands of `bytes_per_copy`. At least 2.
 int num_copies(int64_t bytes_per_copy);
 
-/// A dense tensor, filled with uniform values in [-scale, scale) or with NaN.
+/// A dense tensor, filled with normal values times a scale, or with poison.
 class Operand {
  public:
   Operand(DType dtype, std::vector<int64_t> sizes);
   void fill(uint64_t seed, double scale);
-  void fill_nan();
+  void poison();
   const Tensor& tensor() const { return tensor_; }
   template <class T>
   T* as() const {
     return static_cast<T*>(tensor_.data);
   }
   int64_t bytes() const { return buffer_.bytes(); }
-  /// Element `index` in memory order.
-  double value(int64_t index) const;
 
  private:
   Buffer buffer_;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "autotune/call/call_values.h"
+#include "autotune/call_sizes.h"
+
 namespace seqtile::autotune {
 namespace {
 
@@ -33,7 +36,8 @@ void OperandRegions::grow(Region& region, std::optional<DType> dtype, size_t byt
   region.next = 0;
   Pages pages(region.bytes);
   // Outputs are written too, so that no launch is charged for the page faults of a first access.
-  if (dtype) fill_normal(pages.data(), *dtype, region.bytes / dtype_bytes(*dtype), 1.0, 0);
+  const int64_t elements = static_cast<int64_t>(region.bytes) / (dtype ? dtype_bytes(*dtype) : 1);
+  if (dtype) fill_repeating(make_tensor(pages.data(), *dtype, {elements}), 1, 0);
   else std::memset(pages.data(), 1, region.bytes);
   if (memory.is_host()) {
     region.pages = std::move(pages);

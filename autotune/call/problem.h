@@ -37,19 +37,6 @@ class Pages {
   size_t size_ = 0;
 };
 
-/// Dtype, sizes and strides of an argument, with a null data pointer. Rows are padded to ArgSpec::alignment.
-/// Errors: invalid_argument on a dimension that is no symbol of the schema.
-Tensor describe_arg(const ArgSpec& arg, const Schema& schema, std::span<const int64_t> symbols);
-/// Bytes of all rows, with their padding.
-size_t tensor_bytes(const Tensor& tensor);
-/// Errors: out_of_resources if the tensors of one call at `length` exceed this machine's memory.
-void check_memory(const OpDef& op, const Workload& workload, int64_t length);
-/// Bytes of the tensors of one call at `length`. A double, because a wrong request may exceed 2^64 bytes.
-double call_bytes(const OpDef& op, const Workload& workload, int64_t length);
-
-/// Writes `count` normal random values times `scale` (zeros for integers). Equal phases give equal values.
-void fill_normal(void* data, DType dtype, size_t count, double scale, size_t phase);
-
 /// Scratch memory of a configuration at one length.
 struct WorkspaceView {
   void* base = nullptr;
@@ -65,7 +52,7 @@ class CheckBuffers {
   /// The call at `length` with input set `set`; inputs are filled unless they are bound already. Static weights are the
   /// same in every set. Requires: length <= max_length.
   const Problem& bind(int64_t length, int set);
-  /// Fills outputs with 0xFF (NaN in every float format) and renews the guard bands.
+  /// Fills outputs with kPoison and renews the guard bands.
   void poison_outputs();
   /// Allocates the workspaces of a configuration at the bound length, zeroed, with guard bands.
   std::vector<WorkspaceView> make_workspaces(const std::vector<Workspace>& workspaces);
@@ -90,7 +77,7 @@ class CheckBuffers {
     std::string name;
     std::byte* data() const { return pages.data() + guard; }
   };
-  void fill_input(size_t arg, int set);
+  void fill(size_t arg, int set);
   void paint_guards(Buffer& buffer, std::byte value);
 
   const OpDef& op_;

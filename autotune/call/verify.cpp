@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <set>
 #include <span>
 
+#include "autotune/call/call_values.h"
+#include "autotune/call_sizes.h"
+#include "jit/base/tensor_runs.h"
 #include "jit/simulation.h"
 #include "seqtile/error.h"
 
@@ -22,98 +24,18 @@ constexpr double kReferenceFlops = 8e6;        // for the reference rows of one 
 constexpr double kExpensiveRowFlops = 2e7;     // one row is enough if a row costs more than this
 constexpr double kReferenceElementFlops = 20;  // least cost of a reference element
 
-double value_at(const std::byte* from, DType dtype) {
-  const auto get = [&](auto v) {
-    std::memcpy(&v, from, sizeof v);
-    return v;
-  };
-  switch (dtype) {
-    case DType::f64: return get(double{});
-    case DType::f32: return get(float{});
-    case DType::f16: return f16_to_f32(get(uint16_t{}));
-    case DType::bf16: return bf16_to_f32(get(uint16_t{}));
-    case DType::i64: return static_cast<double>(get(int64_t{}));
-    case DType::i32: return get(int32_t{});
-    case DType::i16: return get(int16_t{});
-    default: return get(int8_t{});
-  }
-}
-
-/// Calls visit(element, pointer) for every element of row `row`, in row-major order, until it returns false.
-template <class Visit>
-bool for_each_in_row(const Tensor& tensor, int64_t row, Visit visit) {
-  const int64_t size = dtype_bytes(tensor.dtype);
-  const auto* base = static_cast<const std::byte*>(tensor.data) + row * tensor.strides[0] * size;
-  std::array<int64_t, kMaxRank> sizes{1, 1, 1, 1}, strides{};
-  for (int d = 1; d < tensor.rank; ++d) {
-    sizes[kMaxRank - tensor.rank + d] = tensor.sizes[d];
-    strides[kMaxRank - tensor.rank + d] = tensor.strides[d];
-  }
-  int64_t element = 0;
-  for (int64_t i = 0; i < sizes[1]; ++i)
-    for (int64_t j = 0; j < sizes[2]; ++j)
-      for (int64_t k = 0; k < sizes[3]; ++k)
-        if (!visit(element++, base + (i * strides[1] + j * strides[2] + k * strides[3]) * size)) return false;
-  return true;
-}
-
-/// The poison is one of many NaNs, and no kernel computes this NaN.
-bool is_poison(const std::byte* element, int64_t size) {
-  for (int64_t i = 0; i < size; ++i)
-    if (element[i] != std::byte{0xFF}) return false;
-  return true;
-}
-
-/// Bytes of a row whose elements are adjacent in memory; nullopt if they are not.
-std::optional<std::span<const std::byte>> dense_row(const Tensor& tensor, int64_t row) {
-  int64_t count = 1;
-  for (int d = tensor.rank - 1; d >= 1; --d) {
-    if (tensor.strides[d] != count) return std::nullopt;
-    count *= tensor.sizes[d];
-  }
-  const int64_t size = dtype_bytes(tensor.dtype);
-  return std::span(static_cast<const std::byte*>(tensor.data) + row * tensor.strides[0] * size,
-                   static_cast<size_t>(count * size));
-}
-
-/// Index of the first poisoned element, or -1. The loop over a block has no exit and is vectorized, because outputs
-/// have hundreds of millions of elements.
-template <class T>
-int64_t find_poison(std::span<const std::byte> bytes) {
-  constexpr int64_t kBlock = 256;
-  const T* from = reinterpret_cast<const T*>(bytes.data());
-  const auto count = static_cast<int64_t>(bytes.size() / sizeof(T));
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t end = std::min(count, begin + kBlock);
-    bool is_poisoned = false;
-    for (int64_t i = begin; i < end; ++i) is_poisoned |= from[i] == static_cast<T>(-1);
-    for (int64_t i = begin; is_poisoned && i < end; ++i)
-      if (from[i] == static_cast<T>(-1)) return i;
-  }
-  return -1;
-}
-
-bool has_unwritten(const Tensor& tensor, int64_t row, int64_t* where) {
-  const int64_t size = dtype_bytes(tensor.dtype);
-  const auto dense = dense_row(tensor, row);
-  if (dense && (size == 2 || size == 4)) {
-    *where = size == 2 ? find_poison<uint16_t>(*dense) : find_poison<uint32_t>(*dense);
-    return *where >= 0;
-  }
-  return !for_each_in_row(tensor, row, [&](int64_t element, const std::byte* at) {
-    *where = element;
-    return !is_poison(at, size);
-  });
-}
-
-bool has_written(const Tensor& tensor, int64_t row) {
-  const int64_t size = dtype_bytes(tensor.dtype);
-  if (const auto dense = dense_row(tensor, row); dense && !dense->empty())  // unwritten: all bytes are 0xFF
-    return (*dense)[0] != std::byte{0xFF} || std::memcmp(dense->data(), dense->data() + 1, dense->size() - 1) != 0;
-  return !for_each_in_row(tensor, row, [&](int64_t, const std::byte* at) { return is_poison(at, size); });
-}
-
 int64_t row_elements(const Tensor& tensor) { return tensor.sizes[0] ? tensor.num_elements() / tensor.sizes[0] : 0; }
+
+/// The elements of a row. Those that a slice of the grid has not written count as right.
+std::vector<double> results_of(const Tensor& row, const std::vector<double>& want, bool whole) {
+  std::vector<double> results = read_elements(row);
+  size_t element = 0;
+  for_each_run(row, [&](int64_t offset, int64_t count) {
+    for (int64_t e = 0; !whole && e < count; ++e, ++element)
+      if (is_poison(bytes_at(row, offset + e, 1))) results[element] = want[element];
+  });
+  return results;
+}
 
 }  // namespace
 
@@ -238,7 +160,7 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
     // A slice of the grid may have written only one of several outputs.
     const auto any_written = [&](int64_t row) {
       return std::any_of(outputs_.begin(), outputs_.end(), [&](size_t i) {
-        return row < problem.tensors[i].sizes[0] && has_written(problem.tensors[i], row);
+        return row < problem.tensors[i].sizes[0] && has_written(row_of(problem.tensors[i], row));
       });
     };
     std::vector<int64_t> written;
@@ -280,36 +202,25 @@ Verdict Checker::compare(const Problem& problem, ReferenceRows& known, const std
     return {"wrong_result", name(0) + " was not written at all"};
   for (size_t o = 0; whole && o < outputs_.size(); ++o) {
     const Tensor& tensor = problem.tensors[outputs_[o]];
-    int64_t where = 0;
-    for (int64_t row = 0; row < tensor.sizes[0]; ++row)
-      if (is_float(tensor.dtype) && has_unwritten(tensor, row, &where))
-        return {"wrong_result", fmt::format("{}: row {}, element {} was never written", name(o), row, where)};
+    if (const int64_t at = is_float(tensor.dtype) ? find_poison(tensor) : -1; at >= 0)
+      return {"wrong_result", fmt::format("{}: row {}, element {} was never written", name(o),
+                                          at / row_elements(tensor), at % row_elements(tensor))};
   }
   add_reference(problem, known, rows);
   const auto tolerance = op_.tolerance(workload_, problem.symbols);
-  for (const int64_t row : rows) {
+  for (const int64_t row : rows)
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Tensor& tensor = problem.tensors[outputs_[o]];
       if (row >= tensor.sizes[0]) continue;
       const std::vector<double>& want = known[row][o];
-      double squares = 0;
-      for (const double w : want) squares += std::isfinite(w) ? w * w : 0;
-      const double scale = std::sqrt(squares / std::max<double>(1, static_cast<double>(want.size())));
-      for_each_in_row(tensor, row, [&](int64_t e, const std::byte* at) {
-        if (!whole && is_poison(at, dtype_bytes(tensor.dtype))) return true;
-        const double got = value_at(at, tensor.dtype), w = want[static_cast<size_t>(e)];
-        if (got == w) return true;
-        const double difference = std::abs(got - w);
-        if (!(difference <= tolerance.absolute + tolerance.relative * std::abs(w))) {
-          verdict.outcome = "wrong_result";
-          verdict.detail = fmt::format("{}: row {}, element {} is {:.6g}, must be {:.6g}", name(o), row, e, got, w);
-        }
-        verdict.max_rel_err = std::max(verdict.max_rel_err, difference / std::max({std::abs(w), scale, 1e-30}));
-        return verdict.ok();
-      });
-      if (!verdict.ok()) return verdict;
+      const Difference difference = autotune::compare(results_of(row_of(tensor, row), want, whole), want, tolerance);
+      verdict.max_rel_err = std::max(verdict.max_rel_err, difference.relative);
+      if (difference.is_within()) continue;
+      verdict.outcome = "wrong_result";
+      verdict.detail = fmt::format("{}: row {}, element {} is {:.6g}, must be {:.6g}", name(o), row, difference.element,
+                                   difference.got, difference.want);
+      return verdict;
     }
-  }
   return verdict;
 }
 

@@ -6,7 +6,6 @@
 // timed.
 #include <algorithm>
 
-#include "autotune/call/problem.h"
 #include "autotune/tuning/session.h"
 #include "seqtile/error.h"
 

@@ -3,6 +3,7 @@
 #include "autotune/worker/count.h"
 
 #include "autotune/call/problem.h"
+#include "autotune/call_sizes.h"
 #include "jit/sim/device/counted_launch.h"
 #include "seqtile/compiler.h"
 

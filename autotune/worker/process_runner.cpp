@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "autotune/call/problem.h"
+#include "autotune/call_sizes.h"
 #include "jit/base/log.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
@@ -42,8 +43,10 @@ Json describe(const Workload& workload) {
           {"fields", workload.fields.json()}};
 }
 
+/// JSON has no infinity, so that an infinite error comes as null.
 Verdict verdict_of(const Json& reply) {
-  return {reply.at("outcome"), reply.value("detail", ""), reply.value("max_rel_err", 0.0)};
+  const Json error = reply.value("max_rel_err", Json(0.0));
+  return {reply.at("outcome"), reply.value("detail", ""), error.is_null() ? HUGE_VAL : error.get<double>()};
 }
 
 int num_compilers() { return std::min(cores_available(), 32); }
@@ -284,11 +287,7 @@ double ProcessRunner::flops(int64_t length) const {
 /// Seconds that a busy machine may take to fill the tensors of a call and to read them for the reference.
 double ProcessRunner::fill_seconds(int64_t length) const {
   constexpr double kBytesPerSecond = 1e8;
-  const Schema schema = op_->schema(workload_);
-  const auto symbols = call_symbols(*op_, workload_, schema, length);
-  double bytes = 0;
-  for (const ArgSpec& arg : schema.args) bytes += static_cast<double>(tensor_bytes(describe_arg(arg, schema, symbols)));
-  return bytes / kBytesPerSecond;
+  return call_bytes(*op_, workload_, length) / kBytesPerSecond;
 }
 
 Verdict ProcessRunner::check(const Config& candidate) {

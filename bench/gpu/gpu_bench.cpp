@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "autotune/call/call_values.h"
 #include "bench/gpu/gpu_call.h"
 #include "bench/gpu/gpu_goals.h"
 #include "bench/peers/cublas.h"
@@ -173,22 +173,21 @@ class Program {
 
   /// Compares the first results of all contestants with those of the last one, cuBLAS. Errors: wrong_result.
   void compare(const GpuCase& item, std::vector<Contestant>& contestants, const Tensor& output) {
-    std::vector<std::vector<uint16_t>> results;
+    std::vector<std::vector<double>> results;
     for (Contestant& contestant : contestants) {
       contestant.run(stream_);
       std::vector<uint16_t> values(static_cast<size_t>(std::min<int64_t>(output.num_elements(), 4096)));
       device_.memory().copy(values.data(), output.data, 2 * values.size(), stream_);
       device_.streams().synchronize(stream_);
-      results.push_back(std::move(values));
+      results.push_back(read_elements(make_tensor(values.data(), DType::bf16, {std::ssize(values)})));
     }
-    const auto real = [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); };
-    for (size_t one = 0; one + 1 < results.size(); ++one)
-      for (size_t i = 0; i < results[one].size(); ++i) {
-        const float ours = real(results[one][i]), theirs = real(results.back()[i]);
-        if (!(std::fabs(ours - theirs) <= 0.05f + 0.02f * std::fabs(theirs)))
-          throw Error(ErrorCode::wrong_result, fmt::format("{}: element {} of {} is {}, cuBLAS says {}", item.name, i,
-                                                           contestants[one].name, ours, theirs));
-      }
+    for (size_t one = 0; one + 1 < results.size(); ++one) {
+      const autotune::Difference difference = autotune::compare(results[one], results.back(), {0.05, 0.02});
+      if (!difference.is_within())
+        throw Error(ErrorCode::wrong_result,
+                    fmt::format("{}: element {} of {} is {}, cuBLAS says {}", item.name, difference.element,
+                                contestants[one].name, difference.got, difference.want));
+    }
   }
 
   void time(std::vector<Contestant>& contestants) {

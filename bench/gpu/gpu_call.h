@@ -10,7 +10,7 @@
 
 namespace seqtile::bench {
 
-/// The tensors of one call in device memory. The operation fills integers; other values are random.
+/// The tensors of one call in device memory. Inputs are filled as fill_input() does.
 class GpuCall {
  public:
   GpuCall(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length);
@@ -22,8 +22,6 @@ class GpuCall {
   int64_t length() const { return length_; }
 
  private:
-  void place(Device& device, const autotune::OpDef& op, autotune::Problem& problem, size_t i);
-
   int64_t length_;
   std::vector<int64_t> symbols_;
   std::vector<DeviceBuffer> memory_;

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <map>
 
 #include "bench/environment.h"
-#include "bench/operands.h"
-#include "bench/rank_race.h"
+#include "bench/fused_race.h"
 #include "bench/suites.h"
 #include "seqtile/error.h"
 #include "seqtile/seqpar.h"
@@ -63,17 +61,10 @@ class CollectiveRacer : public Racer {
   void make_reference() override { run_plain(); }
 
   void poison() override {
-    if (!is_root()) fused_y_.fill_nan();
+    if (!is_root()) fused_y_.poison();
   }
 
-  double difference() const override {
-    double worst = 0;
-    for (int64_t i = 0; i < fused_y_.tensor().num_elements(); i += 7) {
-      const double error = std::abs(fused_y_.value(i) - plain_y_.value(i));
-      worst = std::isnan(error) ? 1e9 : std::max(worst, error);
-    }
-    return worst;
-  }
+  double difference() const override { return largest_error(fused_y_, plain_y_); }
 
   void check() const override { channel_->check(); }
 

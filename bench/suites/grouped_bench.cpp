@@ -34,7 +34,7 @@ std::vector<ExpertCall> calls_of(const OpArena& arena, int copy) {
   const Tensor& offsets = arena.tensor(0, "offsets");
   std::vector<ExpertCall> calls;
   for (int64_t e = 0; e < kExperts; ++e) {
-    const int64_t first = kernels::read_index(offsets, e), rows = kernels::read_index(offsets, e + 1) - first;
+    const int64_t first = read_index(offsets, e), rows = read_index(offsets, e + 1) - first;
     if (!rows) continue;
     const Tensor weight = make_tensor(part_of(w, e, 1).data, w.dtype, {w.sizes[1], w.sizes[2]});
     calls.push_back({{part_of(x, first, rows), weight, part_of(y, first, rows)}, rows});

@@ -72,8 +72,8 @@ class BackwardRacer : public Racer {
   void make_reference() override { run("unfused"); }
 
   void poison() override {
-    fused_.fill_nan();
-    fused_dw_.fill_nan();
+    fused_.poison();
+    fused_dw_.poison();
   }
 
   double difference() const override {

@@ -112,8 +112,8 @@ class ProductRacer : public Racer {
   bool is_checked(const std::string& method) const override { return method == "unfused" || Racer::is_checked(method); }
 
   void poison() override {
-    y_.fill_nan();
-    gathered_.fill_nan();
+    y_.poison();
+    gathered_.poison();
   }
 
   double difference() const override { return largest_error(y_, expected_); }

@@ -29,10 +29,8 @@ constexpr int64_t kHidden = 128, kIntermediate = 320, kMaxLength = 512;
 constexpr int kServers = 4, kRequestsEach = 200;
 
 std::vector<float> random_values(int64_t count, float scale, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, scale);
   std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
+  fill_normal(tensor(values.data(), {count}), 0, scale, seed);
   return values;
 }
 

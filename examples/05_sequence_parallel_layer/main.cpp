@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <future>
-#include <random>
 
 #include "layer.h"
 #include "seqtile/operations.h"
@@ -104,9 +103,7 @@ double slope_error(const WholeLayer& layer, Weights& weights, Run& run, Matrix& 
 // --- running
 
 void fill(Matrix& matrix, float mean, float deviation, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(mean, deviation);
-  for (float& value : matrix.values) value = normal(random);
+  fill_normal(tensor(matrix.values.data(), {std::ssize(matrix.values)}), mean, deviation, seed);
 }
 
 EngineOptions engine_options() { return {.threads = 1, .max_length = kMaxLength}; }

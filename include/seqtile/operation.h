@@ -327,9 +327,6 @@ auto tensors_of(const Op& op, std::span<const Tensor> tensors) {
   return bound;
 }
 
-/// A dimension's size in a call with these symbols.
-int64_t size_of(const autotune::Dim& dim, const autotune::Schema& schema, std::span<const int64_t> symbols);
-
 /// Every tensor read or written once, but for those that say which rows a list has.
 autotune::Cost traffic_of(const autotune::Schema& schema, std::span<const int64_t> symbols);
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace seqtile {
 
@@ -85,5 +86,25 @@ Tensor tensor(T* data, std::initializer_list<int64_t> sizes) {
   using Element = std::remove_const_t<T>;
   return make_tensor(const_cast<Element*>(data), dtype_of<Element>(), sizes);
 }
+
+// Tensors are read and written in double for references, generated inputs and comparisons. These functions are not for
+// the hot path.
+
+/// The element `offset` elements after the base, exactly as stored.
+double read_element(const Tensor& tensor, int64_t offset);
+/// Rounds to the storage format (to nearest even).
+void write_element(const Tensor& tensor, int64_t offset, double value);
+
+/// All elements, row-major, strides honoured.
+std::vector<double> read_elements(const Tensor& tensor);
+/// The elements below index `i` of dimension 0 (all of them for rank 1 and i = 0).
+std::vector<double> read_row(const Tensor& tensor, int64_t i);
+/// An integer of a rank-1 tensor.
+int64_t read_index(const Tensor& tensor, int64_t i);
+
+/// Independent normal values, the same for the same seed.
+void fill_normal(const Tensor& tensor, double mean, double deviation, uint64_t seed);
+/// Independent whole numbers of lo..hi.
+void fill_uniform_int(const Tensor& tensor, int64_t lo, int64_t hi, uint64_t seed);
 
 }  // namespace seqtile

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "autotune/call_sizes.h"
 #include "seqtile/builder.h"
 #include "seqtile/error.h"
 
@@ -59,12 +60,6 @@ void ViewMaker::visit(ArgRole, std::string_view name, Var& view, Extents extents
   std::vector<int64_t> sizes;
   for (const Extent& extent : extents) sizes.push_back(extent.is_dynamic() ? kDynamic : extent.size);
   view = b_.view(std::string(name), options.dtype.value_or(dtype_), sizes);
-}
-
-int64_t size_of(const autotune::Dim& dim, const autotune::Schema& schema, std::span<const int64_t> symbols) {
-  const auto symbol = std::ranges::find(schema.symbols, dim.symbol);
-  return dim.size +
-         (symbol == schema.symbols.end() ? 0 : symbols[static_cast<size_t>(symbol - schema.symbols.begin())]);
 }
 
 autotune::Cost traffic_of(const autotune::Schema& schema, std::span<const int64_t> symbols) {

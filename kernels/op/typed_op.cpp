@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "autotune/call_sizes.h"
+
 namespace seqtile::kernels {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "autotune/call_sizes.h"
 #include "autotune/engine/overlap.h"
 #include "seqtile/error.h"
 

@@ -32,6 +32,7 @@ add_executable(tuning_helper support/fakes/tuning_helper.cpp support/fakes/toy_o
 target_link_libraries(tuning_helper PRIVATE seqtile seqtile_flags)
 seqtile_test(autotune
   autotune/bucket_test.cpp
+  autotune/call/call_values_test.cpp
   autotune/command_line_test.cpp
   autotune/config_space_test.cpp
   autotune/fields_test.cpp

@@ -3,6 +3,7 @@
 #include "autotune/worker/process_runner.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 
 #include "autotune/worker/stats.h"
@@ -94,6 +95,15 @@ TEST_CASE("worker: each kind of wrong candidate is told apart", "[autotune][work
   CHECK(bench.verify(config("unwritten")).detail.find("never written") != std::string::npos);
   CHECK(bench.verify(config("oob")).detail.find("past its end") != std::string::npos);
   CHECK(bench.verify(config("under")).detail.find("before its start") != std::string::npos);
+  CHECK(bench.still_works());
+}
+
+TEST_CASE("worker: an infinite result is a verdict with an infinite error", "[autotune][worker]") {
+  Bench bench;
+  const Verdict verdict = bench.verify(config("infinite"));
+  CHECK(verdict.outcome == "wrong_result");
+  CHECK(verdict.detail.find("element 0 is inf, must be ") != std::string::npos);
+  CHECK(verdict.max_rel_err == HUGE_VAL);
   CHECK(bench.still_works());
 }
 

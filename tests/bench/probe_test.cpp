@@ -32,25 +32,4 @@ TEST_CASE("operands: copies exceed what calls rotate through, which memory bound
   CHECK(num_copies(0) > 2);
 }
 
-TEST_CASE("operands: values are reproducible, of unit variance, and poison is NaN", "[bench]") {
-  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    Operand a(dtype, {64, 100}), b(dtype, {64, 100});
-    a.fill(7, std::sqrt(3));
-    b.fill(7, std::sqrt(3));
-    double squares = 0;
-    bool is_equal = true;
-    for (int64_t i = 0; i < 6400; ++i) {
-      squares += a.value(i) * a.value(i);
-      is_equal = is_equal && a.value(i) == b.value(i);
-    }
-    CHECK(is_equal);
-    CHECK(squares / 6400 == Approx(1).epsilon(0.1));
-    b.fill(8, std::sqrt(3));
-    CHECK(a.value(17) != b.value(17));
-    a.fill_nan();
-    CHECK(std::isnan(a.value(0)));
-    CHECK(std::isnan(a.value(6399)));
-  }
-}
-
 }  // namespace seqtile::bench

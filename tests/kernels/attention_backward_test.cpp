@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "jit/base/tensor_runs.h"
 #include "jit/ir/row_alignment.h"
 #include "seqtile/kernel.h"
 #include "tests/support/kernels/compiled.h"
@@ -13,9 +14,6 @@
 
 namespace seqtile::testing {
 namespace {
-
-using kernels::read_element;
-using kernels::write_element;
 
 KernelCase backward(int64_t heads, int64_t kv_heads, int64_t head_dim, bool causal = true) {
   return {"attention_backward",
@@ -70,7 +68,7 @@ double forward_sum(const GuardedCall& forward, const Tensor& dout) {
   double sum = 0;
   size_t e = 0;
   for (const int64_t row : rows)
-    for (const double gradient : kernels::read_row(dout, row)) sum += out[e++] * gradient;
+    for (const double gradient : read_row(dout, row)) sum += out[e++] * gradient;
   return sum;
 }
 
@@ -84,9 +82,8 @@ TEST_CASE("attention_backward: the reference's gradients are the forward pass's 
     GuardedCall call(op, normalized(test_case, DType::f32), {6, 6, 6, 1}, 4);
     const auto copy = [](const Tensor& to, const std::vector<double>& values) {
       size_t e = 0;
-      for_each_row(to, [&](std::byte* row, size_t bytes) {
-        for (size_t at = 0; at < bytes; at += 4)
-          reinterpret_cast<float*>(row + at)[0] = static_cast<float>(values[e++]);
+      for_each_run(to, [&](int64_t offset, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) write_element(to, offset + i, values[e++]);
       });
     };
     const auto all = forward.sample_rows(1000);
@@ -96,7 +93,7 @@ TEST_CASE("attention_backward: the reference's gradients are the forward pass's 
     for (const char* name : {"q", "k", "v"}) {
       std::vector<double> values;
       for (const int64_t row : all)
-        for (const double value : kernels::read_row(forward.tensor(name), row)) values.push_back(value);
+        for (const double value : read_row(forward.tensor(name), row)) values.push_back(value);
       copy(call.tensor(name), values);
     }
     const auto gradients = call.want(all);

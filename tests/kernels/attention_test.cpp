@@ -22,7 +22,7 @@ KernelCase attention(int64_t heads, int64_t kv_heads, int64_t head_dim, const st
 
 void write_index(const GuardedCall& call, const std::string& name, std::initializer_list<int64_t> values) {
   int64_t i = 0;
-  for (const int64_t value : values) kernels::write_element(call.tensor(name), i++, static_cast<double>(value));
+  for (const int64_t value : values) write_element(call.tensor(name), i++, static_cast<double>(value));
 }
 
 /// Three sequences, with keys in another order than queries and gaps of poison between them.
@@ -50,7 +50,7 @@ std::unique_ptr<GuardedCall> call_of(const Batch& batch, const autotune::Workloa
                         (token >= third && token < third + kv_lengths[2]);
       const Tensor& tensor = call->tensor(name);
       for (int64_t d = 0; !used && d < tensor.sizes[2]; ++d)
-        kernels::write_element(tensor, token * tensor.strides[0] + d, std::numeric_limits<double>::quiet_NaN());
+        write_element(tensor, token * tensor.strides[0] + d, std::numeric_limits<double>::quiet_NaN());
     }
   return call;
 }

@@ -8,7 +8,6 @@
 #include <cstdio>
 
 #include "autotune/call/device_mirror.h"
-#include "autotune/call/problem.h"
 #include "jit/ir/row_alignment.h"
 #include "tests/support/kernels/guarded_call.h"
 #include "tests/support/kernels/kernel_cases.h"
@@ -43,8 +42,7 @@ void compare(const KernelCase& test_case, int64_t length, Device& gpu, Device& s
   const autotune::OpDef& op = library_op(test_case.operation);
   const autotune::Workload workload = normalized(test_case, DType::bf16, 1);
   const Target& target = simulated.target();
-  GuardedCall call(op, workload, op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length}, 3,
-                   kGpuAlignment);
+  GuardedCall call(op, workload, autotune::call_symbols(op, workload, op.schema(workload), length), 3, kGpuAlignment);
   const std::vector<int64_t> rows = call.sample_rows(64);
   const auto want = call.want(rows);
   const autotune::Config config = op.default_config(workload, length, target);

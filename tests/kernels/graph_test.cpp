@@ -9,8 +9,9 @@
 #include <memory>
 #include <random>
 
+#include "autotune/call/call_values.h"
 #include "autotune/call/device_mirror.h"
-#include "autotune/call/problem.h"
+#include "autotune/call_sizes.h"
 #include "seqtile/compiler.h"
 #include "seqtile/engine.h"
 #include "seqtile/operations.h"
@@ -90,7 +91,7 @@ class CapturedCase {
                         registry);
   }
   std::vector<int64_t> symbols(int64_t length) const {
-    return op_.symbols ? op_.symbols(workload_, length) : std::vector<int64_t>{length};
+    return autotune::call_symbols(op_, workload_, *call_.problem().schema, length);
   }
   void set_length(int64_t length) {
     device_.memory().copy(length_.data(), &length, sizeof length, stream_);
@@ -102,8 +103,8 @@ class CapturedCase {
     const autotune::Schema& schema = *call_.problem().schema;
     autotune::Problem problem = call_.problem();
     problem.symbols = symbols(length);
-    for (size_t i = 0; i < problem.tensors.size(); ++i)
-      problem.tensors[i].sizes = autotune::describe_arg(schema.args[i], schema, problem.symbols).sizes;
+    const std::vector<Tensor> described = autotune::describe_args(schema, problem.symbols);
+    for (size_t i = 0; i < problem.tensors.size(); ++i) problem.tensors[i].sizes = described[i].sizes;
     for (size_t i = 0; i < problem.tensors.size(); ++i) {
       if (schema.args[i].dtype != DType::i32 || !op_.fill) continue;
       op_.fill(problem, i, 5 + i);
@@ -132,9 +133,8 @@ class CapturedCase {
       std::vector<std::byte> rest(bytes.begin(), bytes.end());
       Tensor copy = tensors[i];
       copy.data = rest.data() + (static_cast<const std::byte*>(copy.data) - bytes.data());
-      for_each_row(copy, [](std::byte* row, size_t row_bytes) { std::memset(row, 0xff, row_bytes); });
-      for (const std::byte byte : rest)
-        if (byte != std::byte{0xff}) return call_.problem().schema->args[i].name + " was written beyond the length";
+      autotune::poison(copy);
+      if (!autotune::is_poison(rest)) return call_.problem().schema->args[i].name + " was written beyond the length";
     }
     return "";
   }

@@ -42,7 +42,7 @@ KernelCase kernel_of(const Routing& routing, bool is_gated) {
 void write_offsets(const GuardedCall& call, const Routing& routing) {
   const Tensor& offsets = call.tensor("offsets");
   for (size_t i = 0; i < routing.offsets.size(); ++i)
-    kernels::write_element(offsets, static_cast<int64_t>(i), static_cast<double>(routing.offsets[i]));
+    write_element(offsets, static_cast<int64_t>(i), static_cast<double>(routing.offsets[i]));
 }
 
 std::vector<int64_t> rows_of_experts(const Routing& routing) {
@@ -68,7 +68,7 @@ void check_on_target(const Routing& routing, DType dtype, bool is_gated, const T
     REQUIRE(call.check(rows, want) == "");
     for (int64_t row = 0; row < routing.length; ++row)
       if (row < routing.offsets.front() || row >= routing.offsets.back())
-        REQUIRE(std::isnan(kernels::read_element(y, row * y.strides[0])));
+        REQUIRE(std::isnan(read_element(y, row * y.strides[0])));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "autotune/call/device_mirror.h"
+#include "jit/base/tensor_runs.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/engine.h"
@@ -190,16 +191,11 @@ std::vector<std::pair<KernelCase, Aliases>> in_place_cases() {
 void put_into(const GuardedCall& call, autotune::Problem& problem, const char* in, const char* out) {
   const Tensor &input = call.tensor(in), &output = call.tensor(out);
   for (int64_t row = 0; row < input.sizes[0]; ++row) {
-    const auto values = kernels::read_row(input, row);
-    Tensor target = output;
-    int64_t i = 0;
-    target.data = static_cast<std::byte*>(output.data) + row * output.strides[0] * dtype_bytes(output.dtype);
-    target.sizes[0] = 1;
-    for_each_row(target, [&](std::byte* to, size_t bytes) {
-      for (size_t at = 0; at < bytes; at += sizeof(float), ++i) {
-        const auto value = static_cast<float>(values[static_cast<size_t>(i)]);
-        std::memcpy(to + at, &value, sizeof value);
-      }
+    const auto values = read_row(input, row);
+    const Tensor target = row_of(output, row);
+    auto value = values.begin();
+    for_each_run(target, [&](int64_t offset, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) write_element(target, offset + i, *value++);
     });
   }
   const auto& args = problem.schema->args;

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <span>
 
-#include "autotune/call/problem.h"
 #include "autotune/engine/launch.h"
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/error.h"
@@ -36,7 +35,7 @@ class TextCall {
       : op_(library_op(c.kernel.operation)),
         workload_(normalized(c.kernel, c.dtype, 1)),
         device_(sim::make_sim_device(c.target, c.host_threads)),
-        call_(op_, workload_, op_.symbols ? op_.symbols(workload_, c.length) : std::vector<int64_t>{c.length}, 3, 16),
+        call_(op_, workload_, autotune::call_symbols(op_, workload_, op_.schema(workload_), c.length), 3, 16),
         config_(op_.default_config(workload_, c.length, device_->target())) {
     for (const auto& [name, value] : c.config) config_.set(name, value);
     binary_ = compiled(*autotune::build_kernel(op_, workload_, config_, device_->target()), device_->target());

@@ -15,13 +15,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "autotune/call/call_values.h"
 #include "models/file/model_file.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_runner.h"
 #include "planner/graph/shared_parameters.h"
 #include "seqtile/engine.h"
 #include "seqtile/error.h"
-#include "seqtile/kernel.h"
 #include "seqtile/operations.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
@@ -137,14 +137,10 @@ struct Errors {
   void take(const Tensor& got, const Tensor& want, int64_t first) {
     REQUIRE(got.sizes[1] == want.sizes[1]);
     for (int64_t i = 0; i < got.sizes[0]; ++i) {
-      const std::vector<double> a = kernels::read_row(got, i), b = kernels::read_row(want, first + i);
+      const std::vector<double> a = read_row(got, i), b = read_row(want, first + i);
       double squares = 0, off = 0;
       for (size_t c = 0; c < b.size(); ++c) squares += b[c] * b[c], off += (a[c] - b[c]) * (a[c] - b[c]);
-      const double scale = std::sqrt(squares / static_cast<double>(b.size()));
-      for (size_t c = 0; c < b.size(); ++c) {
-        const double error = std::abs(a[c] - b[c]) / std::max(std::abs(b[c]), scale);
-        element = std::isnan(error) ? error : std::max(element, error);
-      }
+      element = std::max(element, autotune::compare(a, b, {1, 1}).relative);
       row = std::max(row, std::sqrt(off / squares));
     }
   }
@@ -219,7 +215,7 @@ TEST_CASE("golden models: a call that failed leaves no rows behind", "[models][g
     runner.run({ids.data(), 4});
     if (fails) CHECK_THROWS_AS(runner.run({ids.data() + 4, 2}, fail), Error);
     runner.run({ids.data() + 4, 2});
-    return kernels::read_row(runner.buffer("logits"), 1);
+    return read_row(runner.buffer("logits"), 1);
   };
   CHECK(logits(true) == logits(false));
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "autotune/call/call_values.h"
 #include "models/file/model_file.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_plans.h"
@@ -16,7 +17,6 @@
 #include "planner/solver/solver.h"
 #include "planner/strategies/calibration.h"
 #include "seqtile/error.h"
-#include "seqtile/kernel.h"
 #include "seqtile/operations.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/ranks.h"
@@ -209,16 +209,11 @@ void check_none(const std::vector<std::string>& errors) {
 
 /// The largest difference of an element in the rank's part; results are of order 1.
 double worst_difference(const PlannedModel& model, const Rows& wanted) {
-  double worst = 0;
-  for (int64_t row = 0; row < model.result().sizes[0]; ++row) {
-    const std::vector<double> got = read_row(model.result(), row);
-    const std::vector<double>& want = wanted[static_cast<size_t>(model.position_of(row))];
-    for (size_t i = 0; i < got.size(); ++i) {
-      const double apart = std::abs(got[i] - want[i]);
-      worst = std::isnan(apart) ? INFINITY : std::max(worst, apart);
-    }
-  }
-  return worst;
+  autotune::Difference worst;
+  for (int64_t row = 0; row < model.result().sizes[0]; ++row)
+    worst.add(autotune::compare(read_row(model.result(), row), wanted[static_cast<size_t>(model.position_of(row))],
+                                {1, 0}));  // the tolerance is the unit of the difference
+  return worst.tolerances;
 }
 
 }  // namespace

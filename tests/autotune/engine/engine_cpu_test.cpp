@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include "seqtile/operations.h"
@@ -20,10 +19,8 @@ namespace {
 constexpr int64_t kOutputs = 40, kInputs = 72;
 
 std::vector<float> values(int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
   std::vector<float> result(count);
-  for (float& value : result) value = normal(random);
+  fill_normal(tensor(result.data(), {count}), 0, 1, seed);
   return result;
 }
 

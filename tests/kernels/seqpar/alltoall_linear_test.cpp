@@ -17,19 +17,23 @@
 #include "seqtile/seqpar.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
 using seqtile::testing::configs_on;
+using seqtile::testing::difference_from;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedGpus;
 using seqtile::testing::kSimulatedRanks;
 using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
+using seqtile::testing::product_at;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
 using seqtile::testing::require_success;
+using seqtile::testing::RowMatrix;
 using seqtile::testing::run_rank_op;
 
 namespace {
@@ -49,15 +53,6 @@ struct Case {
             .heads = heads, .head_dim = kHeadDim, .n = kN, .residual = true, .dtype = dtype}
                        .workload({.world_size = world_size}));
   }
-};
-
-struct Buffer {
-  Buffer(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
-    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
-    tensor.data = bytes.data();
-  }
-  std::vector<std::byte> bytes;
-  Tensor tensor;
 };
 
 /// Part of a matrix, with the row pitch of the matrix.
@@ -87,23 +82,18 @@ class Run {
     return run_rank_op(w_, config, case_.lengths, options, calls_);
   }
 
-  const std::deque<Buffer>& results() const { return y_; }
+  const std::deque<RowMatrix>& results() const { return y_; }
 
   std::string difference() const {
     const auto limit = op_.tolerance(w_, {});
-    for (size_t call = 0; call < y_.size(); ++call)
-      for (int64_t row = 0; row < case_.lengths[call]; ++row) {
-        const std::vector<double> x = read_row(x_[call].tensor, row), got = read_row(y_[call].tensor, row);
-        for (int64_t column = 0; column < kN; ++column) {
-          double want = read_element(residual_[call].tensor, row * kN + column);
-          const std::vector<double> weight = read_row(weight_[call].tensor, column);
-          for (size_t i = 0; i < x.size(); ++i) want += x[i] * weight[i];
-          const double error = std::abs(got[static_cast<size_t>(column)] - want);
-          if (!(error <= limit.absolute + limit.relative * std::abs(want)))
-            return fmt::format("length {}, y[{}, {}] is {}, not {}", case_.lengths[call], row, column,
-                               got[static_cast<size_t>(column)], want);
-        }
-      }
+    for (size_t call = 0; call < y_.size(); ++call) {
+      const auto wanted = [&](int64_t row, int64_t column) {
+        return read_element(residual_[call].tensor, row * kN + column) +
+               product_at(x_[call].tensor, row, weight_[call].tensor, column);
+      };
+      const std::string name = fmt::format("length {}, y", case_.lengths[call]);
+      if (std::string text = difference_from(wanted, y_[call].tensor, name, limit); !text.empty()) return text;
+    }
     return "";
   }
 
@@ -128,7 +118,7 @@ class Run {
 
   /// A copy of the rank's columns: tensors of ranks must not overlap if a run moves them elsewhere.
   Tensor own_columns(const Tensor& x, const seqpar::Heads& heads, int rank) {
-    Buffer& own = x_parts_.emplace_back(x.dtype, x.sizes[0], heads.columns(rank));
+    RowMatrix& own = x_parts_.emplace_back(x.dtype, x.sizes[0], heads.columns(rank));
     for (int64_t row = 0; row < x.sizes[0]; ++row)
       for (int64_t i = 0; i < own.tensor.sizes[1]; ++i)
         write_element(own.tensor, row * own.tensor.sizes[1] + i,
@@ -139,7 +129,7 @@ class Run {
   const Case case_;
   const autotune::OpDef& op_;
   const autotune::Workload w_;
-  std::deque<Buffer> x_, x_parts_, weight_, residual_, y_;
+  std::deque<RowMatrix> x_, x_parts_, weight_, residual_, y_;
   std::vector<std::vector<RankCall>> calls_;
 };
 

@@ -189,11 +189,10 @@ class Run {
   std::string compare(size_t call, Which which, int64_t head, const std::vector<double>& want) const {
     const auto limit = op_.tolerance(w_, std::vector<int64_t>{case_.lengths[call]});
     const std::vector<double> got = head_rows(call, which, head);
-    for (size_t i = 0; i < got.size(); ++i)
-      if (!(std::abs(got[i] - want[i]) <= limit.absolute + limit.relative * std::abs(want[i])))
-        return fmt::format("length {}, {} of row {}, head {} is {}, not {}", case_.lengths[call], kNames[which],
-                           i / static_cast<size_t>(case_.head_dim), head, got[i], want[i]);
-    return "";
+    const autotune::Difference worst = autotune::compare(got, want, limit);
+    if (worst.is_within()) return "";
+    return fmt::format("length {}, {} of row {}, head {} is {}, not {}", case_.lengths[call], kNames[which],
+                       worst.element / static_cast<size_t>(case_.head_dim), head, worst.got, worst.want);
   }
 
   const Case case_;

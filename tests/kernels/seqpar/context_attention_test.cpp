@@ -157,9 +157,6 @@ class Run {
       return rows;
     };
     const auto limit = op_.tolerance(w_, std::vector<int64_t>{length});
-    const auto is_near = [&](double got, double want) {
-      return std::abs(got - want) <= limit.absolute + limit.relative * std::abs(want);
-    };
     for (int64_t head = 0; head < s.heads; ++head) {
       const auto k = head_rows(all.k, head / s.group()), v = head_rows(all.v, head / s.group()),
                  q = head_rows(all.q, head), out = head_rows(all.out, head);
@@ -167,11 +164,12 @@ class Run {
         const auto at = row * s.head_dim;
         const auto want = attention::reference_row(s, {q.begin() + at, q.begin() + at + s.head_dim}, k, v, 0,
                                                    s.causal ? row + 1 : length);
-        for (int64_t d = 0; d < s.head_dim; ++d)
-          if (const double got = out[at + d]; !is_near(got, want.out[d]))
-            return fmt::format("length {}, out[{}, {}, {}] is {}, not {}", length, row, head, d, got, want.out[d]);
-        if (const double got = read_element(all.lse.tensor, row * s.heads + head); !is_near(got, want.lse))
-          return fmt::format("length {}, lse[{}, {}] is {}, not {}", length, row, head, got, want.lse);
+        std::vector<double> got(out.begin() + at, out.begin() + at + s.head_dim), wanted(want.out);
+        got.push_back(read_element(all.lse.tensor, row * s.heads + head)), wanted.push_back(want.lse);
+        const autotune::Difference worst = autotune::compare(got, wanted, limit);
+        if (!worst.is_within())
+          return fmt::format("length {}, row {}, head {}: element {} of out and lse is {}, not {}", length, row, head,
+                             worst.element, worst.got, worst.want);
       }
     }
     return "";

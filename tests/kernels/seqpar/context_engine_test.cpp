@@ -1,7 +1,5 @@
 // tests/kernels/seqpar/context_engine_test.cpp -- rotary embedding and attention on own rows and their gradients.
 // SPDX-License-Identifier: Apache-2.0
-#include <random>
-
 #include "seqtile/ops/attention.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/ops/rows.h"
@@ -23,12 +21,11 @@ using Values = std::vector<float>;
 /// q, k, v and dout of every row of the sequence.
 struct Whole {
   Whole() {
-    std::mt19937 random(5);
-    std::normal_distribution<float> normal;
+    uint64_t seed = 5;
     for (Values* values : {&q, &k, &v, &dout}) {
       const bool has_keys = values == &k || values == &v;
       values->resize(static_cast<size_t>(kLongest * kHeadDim * (has_keys ? kKvHeads : kHeads)));
-      for (float& value : *values) value = normal(random);
+      fill_normal(tensor(values->data(), {std::ssize(*values)}), 0, 1, seed++);
     }
   }
   Values q, k, v, dout;

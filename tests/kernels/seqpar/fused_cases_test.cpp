@@ -121,6 +121,6 @@ TEST_CASE("matmul backward: preset weights do not depend on the length", "[seqpa
     const autotune::Workload workload = normalized(test_case, DType::f32);
     const GuardedCall few(op, workload, op.symbols(workload, 7), 1), many(op, workload, op.symbols(workload, 200), 1);
     for (int64_t row = 0; row < few.tensor("w").sizes[0]; ++row)
-      CHECK(kernels::read_row(few.tensor("w"), row) == kernels::read_row(many.tensor("w"), row));
+      CHECK(read_row(few.tensor("w"), row) == read_row(many.tensor("w"), row));
   }
 }

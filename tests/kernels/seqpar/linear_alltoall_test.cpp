@@ -24,12 +24,14 @@ using namespace seqtile;
 using namespace seqtile::kernels;
 using seqpar::GroupedHeads;
 using seqtile::testing::configs_on;
+using seqtile::testing::difference_from;
 using seqtile::testing::kKernelDTypes;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedGpus;
 using seqtile::testing::kSimulatedRanks;
 using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
+using seqtile::testing::product_at;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
@@ -92,19 +94,12 @@ class Run {
     const auto limit = op_.tolerance(w_, {});
     for (size_t call = 0; call < case_.lengths.size(); ++call)
       for (size_t i = 0; i < 3; ++i) {
-        const Tensor& y = output(0, call, i);
-        for (int64_t row = 0; row < y.sizes[0]; ++row) {
-          const std::vector<double> x = read_row(x_[call].tensor, row), got = read_row(y, row);
-          for (int64_t column = 0; column < y.sizes[1]; ++column) {
-            const std::vector<double> weight = read_row(weights_[i].tensor, column);
-            double want = case_.bias ? read_element(biases_[i].tensor, column) : 0;
-            for (size_t d = 0; d < x.size(); ++d) want += x[d] * weight[d];
-            if (!(std::abs(got[static_cast<size_t>(column)] - want) <=
-                  limit.absolute + limit.relative * std::abs(want)))
-              return fmt::format("length {}, y{}[{}, {}] is {}, not {}", case_.lengths[call], i + 1, row, column,
-                                 got[static_cast<size_t>(column)], want);
-          }
-        }
+        const auto wanted = [&](int64_t row, int64_t column) {
+          return product_at(x_[call].tensor, row, weights_[i].tensor, column) +
+                 (case_.bias ? read_element(biases_[i].tensor, column) : 0);
+        };
+        const std::string name = fmt::format("length {}, y{}", case_.lengths[call], i + 1);
+        if (std::string text = difference_from(wanted, output(0, call, i), name, limit); !text.empty()) return text;
       }
     return "";
   }

@@ -54,6 +54,8 @@ void store_rows(KernelBuilder& b, const std::string& form, Var x, Var y, Var row
     b.store(y, {row, 0}, b.load(x, {row, 0}, {block, n / 2}) + 1.0);
   } else if (form == "wrong") {
     b.store(y, {row, 0}, rows + 1.5);
+  } else if (form == "infinite") {
+    b.store(y, {row, 0}, (rows + 1e30) * 1e30);
   } else if (form == "wrong_tail") {
     const Var extra = b.cast(
         b.select(row >= 256, b.constant(DType::i64, int64_t{1}), b.constant(DType::i64, int64_t{0})), DType::f32);

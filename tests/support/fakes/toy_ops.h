@@ -7,6 +7,7 @@
 //   segfault      writes far away                hang         never ends
 //   oob           writes past the last row       under        writes before the first row
 //   wrong         adds 1.5                       unwritten    leaves the last column out
+//   infinite      gives infinities
 //   dirty         leaves its workspace changed and uses it: the second call differs
 //   wrong_tail    wrong only above 256 rows      no_verify    tile IR that does not verify
 //   build_abort   the builder calls abort()      build_hang   the builder never returns

@@ -1,12 +1,10 @@
 // tests/support/kernels/guarded_call.h -- a call of an operation whose tensors lie in poisoned memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// All bits set is NaN in every float format and -1 in every integer. Such poison pads the rows of each tensor and
-// surrounds the tensor; bases and rows start at odd addresses; outputs are poison before a run. A read out of range
-// shows in the result, or ends the process at the end of an input. A write out of range shows in the guard, a forgotten
-// element in the output.
+// Poison (autotune/call/call_values.h) pads the rows of each tensor and surrounds the tensor; bases and rows start at
+// odd addresses; outputs are poison before a run. A read out of range shows in the result, or ends the process at the
+// end of an input. A write out of range shows in the guard, a forgotten element in the output.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,19 +15,6 @@
 #include "tests/support/kernels/guarded_bytes.h"
 
 namespace seqtile::testing {
-
-/// Calls visit(first byte, bytes) for each contiguous run of a tensor whose innermost stride is 1.
-template <class Visit>
-void for_each_row(const Tensor& tensor, Visit visit, int axis = 0, int64_t offset = 0) {
-  const int64_t size = dtype_bytes(tensor.dtype);
-  if (axis + 1 >= std::min(tensor.rank, kMaxRank)) {
-    const int64_t count = tensor.rank == 0 ? 1 : tensor.sizes[axis];
-    visit(static_cast<std::byte*>(tensor.data) + offset * size, static_cast<size_t>(count * size));
-    return;
-  }
-  for (int64_t i = 0; i < tensor.sizes[axis]; ++i)
-    for_each_row(tensor, visit, axis + 1, offset + i * tensor.strides[axis]);
-}
 
 class GuardedCall {
  public:

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "autotune/call/device_mirror.h"
+#include "jit/base/tensor_runs.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"
 #include "seqtile/device.h"
@@ -36,7 +37,7 @@ Device& test_device() {
 }
 
 std::vector<int64_t> symbols_at(const OpDef& op, const Workload& workload, int64_t length) {
-  return op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
+  return autotune::call_symbols(op, workload, op.schema(workload), length);
 }
 
 /// The number of parameters of `config` whose value no chosen configuration has.
@@ -172,8 +173,8 @@ void poison_all_but_inputs(Device& device, const GuardedCall& call, const autotu
     const auto bytes = call.memory()[i]->bytes();
     poison_memory(device, mirror.at(bytes.data()), bytes.size());
     if (call.problem().schema->args[i].role == autotune::ArgRole::output) continue;
-    for_each_row(tensor,
-                 [&](const std::byte* row, size_t row_bytes) { unpoison_memory(device, mirror.at(row), row_bytes); });
+    for_each_run_bytes(
+        tensor, [&](std::span<const std::byte> run) { unpoison_memory(device, mirror.at(run.data()), run.size()); });
   }
 }
 

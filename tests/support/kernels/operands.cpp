@@ -23,7 +23,10 @@ Operands::Operands(const std::vector<Param>& params, const std::vector<int>& ali
     const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
     tensor.data = memory.back().data() + (64 - address % 64);  // views may state any alignment up to a cache line
     std::uniform_real_distribution<double> uniform(p.lo, p.hi);
-    for (int64_t i = 0; i < count; ++i) put_element(tensor, i, p.output ? 77 : uniform(random));
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = p.output ? 77 : uniform(random);
+      write_element(tensor, i, p.dtype == DType::i1 ? value > 0 : is_integer(p.dtype) ? std::floor(value) : value);
+    }
     tensors.push_back(tensor);
   }
   for (size_t i = 0; i < alias.size(); ++i)
@@ -41,36 +44,6 @@ std::vector<uint64_t> Operands::slots(const std::vector<int64_t>& scalars) const
   return slots;
 }
 
-void put_element(const Tensor& t, int64_t i, double value) {
-  const double whole = std::floor(value);
-  switch (t.dtype) {
-    case DType::f32: static_cast<float*>(t.data)[i] = static_cast<float>(value); break;
-    case DType::bf16: static_cast<uint16_t*>(t.data)[i] = f32_to_bf16(static_cast<float>(value)); break;
-    case DType::f16: static_cast<uint16_t*>(t.data)[i] = f32_to_f16(static_cast<float>(value)); break;
-    case DType::f64: static_cast<double*>(t.data)[i] = value; break;
-    case DType::i1: static_cast<uint8_t*>(t.data)[i] = value > 0; break;
-    case DType::i8: static_cast<int8_t*>(t.data)[i] = static_cast<int8_t>(whole); break;
-    case DType::i16: static_cast<int16_t*>(t.data)[i] = static_cast<int16_t>(whole); break;
-    case DType::i32: static_cast<int32_t*>(t.data)[i] = static_cast<int32_t>(whole); break;
-    case DType::i64: static_cast<int64_t*>(t.data)[i] = static_cast<int64_t>(whole); break;
-  }
-}
-
-double get_element(const Tensor& t, int64_t i) {
-  switch (t.dtype) {
-    case DType::f32: return static_cast<const float*>(t.data)[i];
-    case DType::bf16: return bf16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
-    case DType::f16: return f16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
-    case DType::f64: return static_cast<const double*>(t.data)[i];
-    case DType::i1: return static_cast<const uint8_t*>(t.data)[i];
-    case DType::i8: return static_cast<const int8_t*>(t.data)[i];
-    case DType::i16: return static_cast<const int16_t*>(t.data)[i];
-    case DType::i32: return static_cast<const int32_t*>(t.data)[i];
-    case DType::i64: return static_cast<double>(static_cast<const int64_t*>(t.data)[i]);
-  }
-  return 0;
-}
-
 void interpret_on(const ir::Function& function, Grid grid, const Operands& operands,
                   const std::vector<int64_t>& scalars) {
   std::vector<ParamValue> values;
@@ -83,7 +56,7 @@ std::string first_difference(const ir::Function& function, const std::vector<Par
                              const Operands& got, double tolerance) {
   for (size_t p = 0; p < params.size(); ++p)
     for (int64_t i = 0; i < got.tensors[p].num_elements() + params[p].behind * params[p].sizes.back(); ++i) {
-      const double w = get_element(want.tensors[p], i), g = get_element(got.tensors[p], i);
+      const double w = read_element(want.tensors[p], i), g = read_element(got.tensors[p], i);
       if ((std::isnan(w) && std::isnan(g)) || w == g || std::abs(g - w) <= tolerance * (1 + std::abs(w))) continue;
       return function.param_names()[p] + "[" + std::to_string(i) + "] is " + std::to_string(g) + ", not " +
              std::to_string(w);

@@ -29,9 +29,6 @@ struct Operands {
   std::vector<Tensor> tensors;
 };
 
-void put_element(const Tensor& tensor, int64_t i, double value);
-double get_element(const Tensor& tensor, int64_t i);
-
 /// Interprets the kernel on `operands`.
 void interpret_on(const ir::Function& function, Grid grid, const Operands& operands,
                   const std::vector<int64_t>& scalars);

@@ -3,13 +3,13 @@
 #include "tests/support/ranks/backward_run.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/core.h>
 
-#include "seqtile/kernel.h"
+#include "autotune/call/call_values.h"
 #include "seqtile/ops/ranks.h"
 #include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 namespace seqtile::testing::backward {
 
@@ -47,12 +47,9 @@ void add_product(std::vector<float>& sum, const Matrix& a, const Matrix& b, bool
 }
 
 std::string difference_of(Matrix& got, int64_t first_row, const std::vector<float>& want, const std::string& name) {
-  for (int64_t i = 0; i < got.rows * got.columns; ++i) {
-    const double value = read_element(got.tensor(), i), wanted = want[static_cast<size_t>(first_row * got.columns + i)];
-    if (value != wanted)
-      return fmt::format("{}[{}, {}] is {}, not {}", name, i / got.columns, i % got.columns, value, wanted);
-  }
-  return "";
+  const float* wanted = want.data() + first_row * got.columns;
+  return difference_from([&](int64_t row, int64_t column) { return wanted[row * got.columns + column]; }, got.tensor(),
+                         name);
 }
 
 }  // namespace
@@ -67,7 +64,7 @@ autotune::Workload Case::workload() const {
 }
 
 Matrix::Matrix(int64_t rows, int64_t columns, DType dtype) : rows(rows), columns(columns), dtype(dtype) {
-  bytes.assign(static_cast<size_t>(rows * columns * dtype_bytes(dtype)) + 64, std::byte{0xff});
+  bytes.assign(static_cast<size_t>(rows * columns * dtype_bytes(dtype)) + 64, autotune::kPoison);
 }
 
 Matrix::Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random) : Matrix(rows, columns, dtype) {
@@ -131,8 +128,7 @@ bool Launch::is_nan() {
     std::vector<Matrix*> outputs{&dx_[rank]};
     for (Matrix& dw : dw_[rank]) outputs.push_back(&dw);
     for (Matrix* output : outputs)
-      for (int64_t i = 0; i < output->rows * output->columns; ++i)
-        if (!std::isnan(read_element(output->tensor(), i))) return false;
+      if (!testing::is_nan(output->tensor())) return false;
   }
   return true;
 }

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,24 +12,16 @@
 #include <catch2/catch.hpp>
 #include <fmt/core.h>
 
+#include "autotune/call_sizes.h"
 #include "jit/base/cdiv.h"
-#include "seqtile/kernel.h"
 #include "seqtile/operations.h"
 #include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 namespace seqtile::testing {
 
 constexpr int64_t kChunkRows = 16;
 inline const std::vector<int64_t> kLengths = {0, 1, 5, 64, 129, 3};
-
-struct CollectiveBuffer {
-  CollectiveBuffer(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
-    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
-    tensor.data = bytes.data();
-  }
-  std::vector<std::byte> bytes;
-  Tensor tensor;
-};
 
 inline const autotune::Registry& registry() {
   static const autotune::Registry operations = kernels::make_registry();
@@ -113,21 +103,16 @@ class CollectiveRun {
   }
 
  private:
-  int64_t dim(const autotune::Dim& d, int rank, int64_t length) const {
-    if (d.symbol == "length") return length;
-    if (d.symbol == "own_rows") return (rank + 1) * length / world_size_ - rank * length / world_size_;
-    if (d.symbol == "own_columns") return first_column(rank + 1) - first_column(rank);
-    return d.size;
-  }
-
   void add(int64_t length) {
     const autotune::Schema schema = op_.schema(w_);
     for (int rank = 0; rank < world_size_; ++rank) {
       RankCall call = launch_of(w_, config_, length);
+      const std::vector<int64_t> symbols = op_.on_rank(w_, rank, length).symbols;
       for (const autotune::ArgSpec& arg : schema.args) {
         if (arg.name == "staging") break;  // the channel's tensors follow
-        const auto make = [&](std::deque<CollectiveBuffer>& buffers) -> Tensor& {
-          return buffers.emplace_back(w_.dtype, dim(arg.dims[0], rank, length), dim(arg.dims[1], rank, length)).tensor;
+        const auto make = [&](std::deque<RowMatrix>& buffers) -> Tensor& {
+          const Tensor described = autotune::describe_arg(arg, schema, symbols);
+          return buffers.emplace_back(w_.dtype, described.sizes[0], described.sizes[1]).tensor;
         };
         if (arg.role == autotune::ArgRole::output) call.tensors.push_back(make(y_));
         else if (arg.role == autotune::ArgRole::input) call.tensors.push_back(filled(make(x_), -8, 17));
@@ -140,7 +125,7 @@ class CollectiveRun {
   }
   const Tensor& filled(const Tensor& tensor, double least, uint32_t count) {
     for (int64_t i = 0; i < tensor.num_elements(); ++i)
-      kernels::write_element(tensor, i, least + static_cast<double>(random_() % count));
+      write_element(tensor, i, least + static_cast<double>(random_() % count));
     return tensor;
   }
 
@@ -151,17 +136,12 @@ class CollectiveRun {
   autotune::Workload w_;
   autotune::Config config_;
   std::mt19937 random_{7};
-  std::deque<CollectiveBuffer> x_, y_, weights_;
+  std::deque<RowMatrix> x_, y_, weights_;
   std::vector<std::vector<RankCall>> calls_;
 };
 
 inline double at(const Tensor& tensor, int64_t row, int64_t column) {
-  return kernels::read_element(tensor, row * tensor.sizes[1] + column);
-}
-
-inline double product_at(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
-  const std::vector<double> left = kernels::read_row(x, row), right = kernels::read_row(w, column);
-  return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
+  return read_element(tensor, row * tensor.sizes[1] + column);
 }
 
 /// The rank that owns the row or column `i`; first(rank) is the first index of a rank.
@@ -205,14 +185,9 @@ inline double wanted(const CollectiveRun& run, size_t call, int rank, int64_t ro
 inline std::string difference(const CollectiveRun& run) {
   for (size_t call = 0; call < run.lengths().size(); ++call)
     for (int rank = 0; rank < run.world_size(); ++rank) {
-      const Tensor& y = run.y(call, rank);
-      for (int64_t row = 0; row < y.sizes[0]; ++row)
-        for (int64_t column = 0; column < y.sizes[1]; ++column) {
-          const double want = wanted(run, call, rank, row, column), got = at(y, row, column);
-          if (got != want)
-            return fmt::format("length {}, rank {}, y[{}, {}] is {}, not {}", run.lengths()[call], rank, row, column,
-                               got, want);
-        }
+      const auto want = [&](int64_t row, int64_t column) { return wanted(run, call, rank, row, column); };
+      const std::string name = fmt::format("length {}, rank {}, y", run.lengths()[call], rank);
+      if (std::string text = difference_from(want, run.y(call, rank), name); !text.empty()) return text;
     }
   return "";
 }

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -15,10 +13,10 @@
 
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "kernels/seqpar/patterns/linear_reduce.h"
-#include "seqtile/kernel.h"
 #include "seqtile/ops/linear.h"
 #include "tests/support/protocol/flag_recorder.h"
 #include "tests/support/ranks/rank_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 namespace seqtile::testing::fused_linear {
 
@@ -53,28 +51,11 @@ inline const Protocol& protocol_of(Case::Kind kind) {
 
 constexpr Case::Kind kKinds[] = {Case::gather, Case::reduce, Case::two_shot, Case::one_shot};
 
-/// A tensor with memory of its own, NaN at first.
-struct Buffer {
-  Buffer(DType dtype, std::initializer_list<int64_t> sizes) : tensor(make_tensor(nullptr, dtype, sizes)) {
-    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
-    tensor.data = bytes.data();
-  }
-  std::vector<std::byte> bytes;
-  Tensor tensor;
-};
-
-using Sizes = std::initializer_list<int64_t>;
-
 inline int64_t first_row(int rank, int64_t length, int world_size) { return rank * length / world_size; }
 
 /// Operands are 0 or 1, mostly 0, so that all orders of the sums give the same bits, in bf16 too.
 inline void fill_sparsely(const Tensor& tensor, std::mt19937& random) {
   for (int64_t i = 0; i < tensor.num_elements(); ++i) write_element(tensor, i, random() % 8 == 0);
-}
-
-inline double product(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
-  const std::vector<double> left = read_row(x, row), right = read_row(w, column);
-  return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
 /// The launches of a case with their tensors and expected results.
@@ -84,7 +65,7 @@ class Problem {
       : case_(c), shape_{.n = c.n, .k = c.k, .dtype = c.dtype}, calls(static_cast<size_t>(c.world_size)) {
     std::mt19937 random(17);
     for (int rank = 0; rank < c.world_size; ++rank) {
-      weights_.emplace_back(c.dtype, Sizes{c.n, c.k});
+      weights_.emplace_back(c.dtype, c.n, c.k);
       fill_sparsely(weights_.back().tensor, random);
     }
     for (const int64_t length : c.lengths)
@@ -144,22 +125,12 @@ class Problem {
   }
 
  private:
-  bool is_nan(size_t i) const {
-    for (int64_t e = 0; e < outputs_[i].tensor.num_elements(); ++e)
-      if (!std::isnan(read_element(outputs_[i].tensor, e))) return false;
-    return true;
-  }
+  bool is_nan(size_t i) const { return testing::is_nan(outputs_[i].tensor); }
   std::string difference_in(size_t i) const {
     const auto rank = static_cast<int>(i % static_cast<size_t>(case_.world_size));
     const size_t epoch = i / static_cast<size_t>(case_.world_size);
-    const Tensor& y = outputs_[i].tensor;
-    for (int64_t row = 0; row < y.sizes[0]; ++row)
-      for (int64_t column = 0; column < case_.n; ++column) {
-        const double got = read_element(y, row * case_.n + column), want = wanted(epoch, rank, row, column);
-        if (got != want)
-          return fmt::format("epoch {}, rank {}, y[{}, {}] is {}, not {}", epoch, rank, row, column, got, want);
-      }
-    return "";
+    return difference_from([&](int64_t row, int64_t column) { return wanted(epoch, rank, row, column); },
+                           outputs_[i].tensor, fmt::format("epoch {}, rank {}, y", epoch, rank));
   }
 
   static int64_t value(const autotune::SizeExpr& size, int64_t length) { return size.value({&length, 1}); }
@@ -169,14 +140,14 @@ class Problem {
   int64_t capacity() const { return *std::max_element(case_.lengths.begin(), case_.lengths.end()); }
 
   void add_gather(int64_t length, std::mt19937& random) {
-    inputs_.emplace_back(case_.dtype, Sizes{length, case_.k});
+    inputs_.emplace_back(case_.dtype, length, case_.k);
     fill_sparsely(inputs_.back().tensor, random);
     for (int rank = 0; rank < case_.world_size; ++rank) {
       const int64_t first = first_row(rank, length, case_.world_size);
       Tensor x = inputs_.back().tensor;
       x.data = static_cast<std::byte*>(x.data) + first * case_.k * dtype_bytes(case_.dtype);
       x.sizes[0] = first_row(rank + 1, length, case_.world_size) - first;
-      outputs_.emplace_back(case_.dtype, Sizes{length, case_.n});
+      outputs_.emplace_back(case_.dtype, length, case_.n);
       const auto r = static_cast<size_t>(rank);
       calls[r].push_back(
           {{value(seqpar::gather_programs(shape_, case_.tile, case_.gathers, case_.world_size), length), 1, 1},
@@ -187,10 +158,10 @@ class Problem {
 
   void add_reduce(int64_t length, std::mt19937& random) {
     for (int rank = 0; rank < case_.world_size; ++rank) {
-      inputs_.emplace_back(case_.dtype, Sizes{length, case_.k});
+      inputs_.emplace_back(case_.dtype, length, case_.k);
       fill_sparsely(inputs_.back().tensor, random);
       const int64_t own = first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
-      outputs_.emplace_back(case_.dtype, Sizes{case_.kind == Case::reduce ? own : length, case_.n});
+      outputs_.emplace_back(case_.dtype, case_.kind == Case::reduce ? own : length, case_.n);
       const auto r = static_cast<size_t>(rank);
       calls[r].push_back(
           {{value(seqpar::reduce_programs(partials(), case_.reduces, case_.form(), case_.world_size), length), 1, 1},
@@ -203,17 +174,17 @@ class Problem {
 
   double wanted(size_t epoch, int rank, int64_t row, int64_t column) const {
     if (case_.kind == Case::gather)
-      return product(inputs_[epoch].tensor, row, weights_[static_cast<size_t>(rank)].tensor, column);
+      return product_at(inputs_[epoch].tensor, row, weights_[static_cast<size_t>(rank)].tensor, column);
     double sum = 0;
     if (case_.kind == Case::reduce) row += first_row(rank, case_.lengths[epoch], case_.world_size);
     for (size_t source = 0; source < weights_.size(); ++source)
-      sum += product(inputs_[epoch * weights_.size() + source].tensor, row, weights_[source].tensor, column);
+      sum += product_at(inputs_[epoch * weights_.size() + source].tensor, row, weights_[source].tensor, column);
     return sum;
   }
 
   const Case case_;
   const Linear shape_;
-  std::deque<Buffer> weights_, inputs_, outputs_;
+  std::deque<RowMatrix> weights_, inputs_, outputs_;
 
  public:
   std::vector<std::vector<RankCall>> calls;

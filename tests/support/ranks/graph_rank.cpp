@@ -3,17 +3,16 @@
 #include "tests/support/ranks/graph_rank.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <span>
 
+#include "autotune/call/call_values.h"
 #include "seqtile/error.h"
-#include "seqtile/kernel.h"
 #include "seqtile/operations.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/rank_tensors.h"
 #include "tests/support/ranks/ranks.h"
+#include "tests/support/ranks/sharded_rows.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {
@@ -102,13 +101,8 @@ bool GraphRank::is_given_up(const Outputs& outputs, int64_t length) const {
     if (operand.spec.role != ArgRole::output) continue;
     std::vector<std::byte> bytes = outputs[i++];
     const Tensor tensor = tensor_of(operand.spec, bytes.data(), length, false);
-    const auto size = static_cast<size_t>(dtype_bytes(tensor.dtype));
-    bool is_nan = true;
-    for_each_element(tensor, [&](int64_t, int64_t, int64_t e) {
-      is_nan &= std::isnan(kernels::read_element(tensor, e)) &&
-                !is_poison(std::span(bytes).subspan(static_cast<size_t>(e) * size, size));
-    });
-    if (!is_nan || !is_poison(around(tensor, bytes))) return false;
+    if (!is_nan(tensor) || autotune::find_poison(tensor) >= 0 || !autotune::is_poison(around(tensor, bytes)))
+      return false;
   }
   return true;
 }
@@ -128,8 +122,8 @@ kernels::Call GraphRank::call_of(int64_t length, bool is_capture) const {
 }
 
 void GraphRank::send(const Operand& operand, int64_t length) {
-  auto& bytes = sent_.emplace_back(operand.buffer.bytes(), std::byte{kPoisonByte});
-  kernels::fill_normal(tensor_of(operand.spec, bytes.data(), length, false), 0, 1, ++seed_);
+  auto& bytes = sent_.emplace_back(operand.buffer.bytes(), autotune::kPoison);
+  fill_normal(tensor_of(operand.spec, bytes.data(), length, false), 0, 1, ++seed_);
   device_.memory().copy(operand.buffer.data(), bytes.data(), bytes.size(), stream_);
 }
 
@@ -137,7 +131,8 @@ void GraphRank::into(Outputs& outputs, const std::function<void()>& run) {
   outputs.clear();
   for (const Operand& operand : operands_)
     if (operand.spec.role == ArgRole::output)
-      device_.memory().fill(operand.buffer.data(), kPoisonByte, operand.buffer.bytes(), stream_);
+      device_.memory().fill(operand.buffer.data(), static_cast<uint8_t>(autotune::kPoison), operand.buffer.bytes(),
+                            stream_);
   run();
   for (const Operand& operand : operands_) {
     if (operand.spec.role != ArgRole::output) continue;

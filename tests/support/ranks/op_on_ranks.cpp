@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "autotune/call/call_values.h"
+#include "jit/base/tensor_runs.h"
 #include "kernels/seqpar/exchange/identity.h"
 #include "seqtile/abi.h"
-#include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/ranks/rank_operations.h"
 #include "tests/support/ranks/rank_tensors.h"
@@ -53,7 +53,7 @@ Workload whole(const Workload& workload) {
 void clear_rows(const autotune::Problem& problem) {
   for (size_t arg = 0; problem.schema->args[arg].name != "staging"; ++arg)
     if (!problem.schema->args[arg].dims[0].symbol.empty())
-      for_each_row(problem.tensors[arg], [](std::byte* row, size_t bytes) { std::memset(row, 0, bytes); });
+      for_each_run_bytes(problem.tensors[arg], [](std::span<std::byte> run) { std::ranges::fill(run, std::byte{0}); });
 }
 
 void add_to(std::vector<std::vector<double>>& sums, const std::vector<std::vector<double>>& terms) {
@@ -121,12 +121,14 @@ void OpOnRanks::for_each_place(int rank, const OpCall& call, size_t arg, const T
   for (int d = has_own_rows ? 1 : 0; d < std::min(tensor.rank, 2); ++d)
     for (int before = 0; before < rank && tensor.sizes[d] != all.sizes[d]; ++before)
       first[d] += part(before, arg, call.length, nullptr).sizes[d];
-  for_each_element(tensor, [&](int64_t row, int64_t column, int64_t offset) {
+  const int64_t columns = tensor.rank > 1 && tensor.sizes[0] > 0 ? tensor.num_elements() / tensor.sizes[0] : 1;
+  for (int64_t row = 0; row < tensor.sizes[0]; ++row) {
     const int64_t place =
         has_own_rows ? seqpar::position_of_row(seqpar::layout_of(workload_), rank, row, call.length, world_size_)
                      : first[0] + row;
-    visit(offset, place, first[1] + column);
-  });
+    for (int64_t column = 0; column < columns; ++column)
+      visit(row * tensor.strides[0] + column, place, first[1] + column);
+  }
 }
 
 void OpOnRanks::add(int rank, const OpCall& call) {
@@ -138,16 +140,16 @@ void OpOnRanks::add(int rank, const OpCall& call) {
   for (size_t arg = 0; schema_.args[arg].name != "staging"; ++arg) {  // the channel's tensors follow
     Tensor tensor = rank_tensor(schema_, schema_.args[arg], on_rank.symbols, nullptr);
     if (schema_.args[arg].role == ArgRole::output) {
-      outputs.push_back({arg, tensor, std::vector(bytes_of(tensor) + 1, std::byte{kPoisonByte})});
+      outputs.push_back({arg, tensor, std::vector(bytes_of(tensor) + 1, autotune::kPoison)});
       tensor.data = outputs.back().bytes.data();
     } else {
-      if (is_new) inputs.emplace_back(bytes_of(tensor) + 1, std::byte{kPoisonByte});
+      if (is_new) inputs.emplace_back(bytes_of(tensor) + 1, autotune::kPoison);
       tensor.data = inputs[result.tensors.size() - outputs.size()].data();
       const Tensor& all = whole_tensor(call, rank, arg);
       if (is_new)
         for_each_place(rank, call, arg, tensor, [&](int64_t offset, int64_t row, int64_t column) {
           const int64_t from = row * all.strides[0] + (all.rank > 1 ? column * all.strides[1] : 0);
-          kernels::write_element(tensor, offset, kernels::read_element(all, from));
+          write_element(tensor, offset, read_element(all, from));
         });
     }
     result.tensors.push_back(tensor);
@@ -196,16 +198,18 @@ std::string OpOnRanks::fault_of(int rank, const OpCall& call, const Output& outp
   for (const double want : wanted) largest = std::max(largest, std::abs(want));
   Tensor tensor = output.tensor;
   tensor.data = const_cast<std::byte*>(output.bytes.data());
-  std::string fault;
+  std::vector<double> got, want;
+  std::vector<std::pair<int64_t, int64_t>> places;
   for_each_place(rank, call, output.arg, tensor, [&](int64_t offset, int64_t row, int64_t column) {
-    const double want = wanted.at(static_cast<size_t>(row * columns + column));
-    const double got = kernels::read_element(tensor, offset);
-    const double limit = tolerance.absolute * largest + tolerance.relative * std::abs(want);
-    if (fault.empty() && !(std::abs(got - want) <= limit))
-      fault =
-          fmt::format("{}[{}, {}] of all rows and columns is {}, not {} (+- {})", name, row, column, got, want, limit);
+    got.push_back(read_element(tensor, offset));
+    want.push_back(wanted.at(static_cast<size_t>(row * columns + column)));
+    places.emplace_back(row, column);
   });
-  return fault;
+  const autotune::Difference worst = autotune::compare(got, want, {tolerance.absolute * largest, tolerance.relative});
+  if (worst.is_within()) return "";
+  const auto [row, column] = places[worst.element];
+  return fmt::format("{}[{}, {}] of all rows and columns is {}, not {}, {} tolerances apart", name, row, column,
+                     worst.got, worst.want, worst.tolerances);
 }
 
 std::string OpOnRanks::fault() const {

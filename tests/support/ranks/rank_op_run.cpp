@@ -8,9 +8,10 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "autotune/call/problem.h"
+#include "autotune/call/call_values.h"
+#include "autotune/call_sizes.h"
 #include "kernels/seqpar/exchange/channel_args.h"
-#include "seqtile/kernel.h"
+#include "seqtile/builder.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_table.h"
@@ -99,7 +100,7 @@ RankOutcome AnyRankRun::on(const RankOptions& given) {
   options.world_size = seqpar::ranks_of(workload_).size();
   if (!binary_) binary_ = compiled_for_ranks(*rank_kernel(workload_, config_, target_of(options)), options);
   for (Buffer& buffer : buffers_)
-    if (!buffer.name.empty()) std::ranges::fill(buffer.bytes, std::byte{0xff});
+    if (!buffer.name.empty()) std::ranges::fill(buffer.bytes, autotune::kPoison);
   return run_binary(*binary_, workload_, config_, lengths_, options, calls_);
 }
 
@@ -108,9 +109,9 @@ Tensor AnyRankRun::make(const OpDef& op, const autotune::ArgSpec& arg, int rank,
   const bool is_output = arg.role == ArgRole::output;
   Buffer& buffer = buffers_.emplace_back();
   if (is_output) buffer.name = fmt::format("{} of rank {}, length {}", arg.name, rank, length);
-  buffer.bytes.assign(autotune::tensor_bytes(tensor) + 64, std::byte{0xff});
+  buffer.bytes.assign(autotune::tensor_bytes(tensor) + 64, autotune::kPoison);
   tensor.data = buffer.bytes.data();
-  if (!is_output) kernels::fill_normal(tensor, 0, arg.role == ArgRole::weight ? 0.2 : 1, buffers_.size());
+  if (!is_output) autotune::fill_default(tensor, arg.role, 7919 * buffers_.size());
   return buffer.tensor = tensor;
 }
 
@@ -124,7 +125,7 @@ std::vector<std::byte> AnyRankRun::outputs() const {
 std::string AnyRankRun::fault() const {
   for (const Buffer& buffer : buffers_)
     for (int64_t i = 0; i < buffer.tensor.num_elements() && !buffer.name.empty(); ++i)
-      if (std::isnan(kernels::read_element(buffer.tensor, i))) return fmt::format("{}[{}]", buffer.name, i);
+      if (std::isnan(read_element(buffer.tensor, i))) return fmt::format("{}[{}]", buffer.name, i);
   return "";
 }
 

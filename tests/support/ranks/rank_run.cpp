@@ -15,6 +15,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "autotune/call/call_values.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"
 #include "seqtile/compiler.h"
@@ -77,7 +78,7 @@ void poison_staging(Channel& channel) {
   const auto address = reinterpret_cast<void*>(channel.staging_address());
   const auto bytes = static_cast<size_t>(channel.staging_bytes());
   Device& device = channel.fabric().device();
-  device.memory().fill(address, 0xff, bytes);
+  device.memory().fill(address, static_cast<uint8_t>(autotune::kPoison), bytes);
   device.streams().synchronize({});
   poison_memory(device, address, bytes);
 }

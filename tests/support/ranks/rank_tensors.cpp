@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "autotune/call/problem.h"
-#include "seqtile/kernel.h"
+#include "autotune/call/call_values.h"
+#include "autotune/call_sizes.h"
 
 namespace seqtile::testing {
 namespace {
@@ -33,26 +32,18 @@ size_t bytes_of(const Tensor& tensor) {
   return static_cast<size_t>(tensor.sizes[0] * tensor.strides[0] * dtype_bytes(tensor.dtype));
 }
 
-bool is_poison(std::span<const std::byte> bytes) {
-  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{kPoisonByte}; });
-}
-
 std::vector<std::byte> around(const Tensor& tensor, std::vector<std::byte> bytes) {
-  const auto size = static_cast<size_t>(dtype_bytes(tensor.dtype));
-  for_each_element(tensor, [&](int64_t, int64_t, int64_t offset) {
-    std::memset(&bytes[static_cast<size_t>(offset) * size], kPoisonByte, size);
-  });
+  Tensor copy = tensor;
+  copy.data = bytes.data();
+  autotune::poison(copy);
   return bytes;
 }
 
 std::string fault_of(const std::string& name, Tensor tensor, const std::vector<std::byte>& bytes) {
   tensor.data = const_cast<std::byte*>(bytes.data());
-  bool is_written = true;
-  for_each_element(tensor, [&](int64_t, int64_t, int64_t offset) {
-    is_written &= !std::isnan(kernels::read_element(tensor, offset));
-  });
-  if (!is_written) return name + ": a value was not written";
-  return is_poison(around(tensor, bytes)) ? "" : name + ": a row or a column too many";
+  if (std::ranges::any_of(read_elements(tensor), [](double value) { return std::isnan(value); }))
+    return name + ": a value was not written";
+  return autotune::is_poison(around(tensor, bytes)) ? "" : name + ": a row or a column too many";
 }
 
 }  // namespace seqtile::testing

@@ -22,6 +22,7 @@
 #include "seqtile/tuner.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/ranks/ranks.h"
+#include "tests/support/ranks/sharded_rows.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {
@@ -55,9 +56,6 @@ struct Matrix {
         at(row, column) = operand(seed, first_row + row, first_column + column);
   }
   float& at(int64_t row, int64_t column) { return values[static_cast<size_t>(row * tensor.sizes[1] + column)]; }
-  bool is_nan() const {
-    return std::all_of(values.begin(), values.end(), [](float value) { return std::isnan(value); });
-  }
   std::vector<float> values;
   Tensor tensor;
 };
@@ -174,12 +172,7 @@ class Layers {
 
   template <class Wanted>
   std::string compare(Matrix& y, const Wanted& wanted) const {
-    if (y.tensor.num_elements() > 0 && y.is_nan()) return "NaN";
-    for (int64_t row = 0; row < y.tensor.sizes[0]; ++row)
-      for (int64_t column = 0; column < y.tensor.sizes[1]; ++column)
-        if (y.at(row, column) != wanted(row, column))
-          return fmt::format("[{}, {}] is {}, not {}", row, column, y.at(row, column), wanted(row, column));
-    return "";
+    return y.tensor.num_elements() > 0 && is_nan(y.tensor) ? "NaN" : difference_from(wanted, y.tensor, "");
   }
 
   const int rank_, ranks_;

@@ -1,10 +1,17 @@
 // tests/support/ranks/sharded_rows.h -- tensors of a whole sequence, and of the rows that a rank owns.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
+#include "autotune/call/call_values.h"
 #include "seqtile/seqpar.h"
 #include "seqtile/tensor.h"
 
@@ -13,7 +20,7 @@ namespace seqtile::testing {
 /// A matrix with its memory; unwritten elements are NaN. An empty matrix has an address too.
 struct RowMatrix {
   RowMatrix(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
-    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
+    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, autotune::kPoison);
     tensor.data = bytes.data();
   }
   RowMatrix(RowMatrix&&) = default;  // the memory stays where it is
@@ -23,6 +30,28 @@ struct RowMatrix {
   std::vector<std::byte> bytes;
   Tensor tensor;
 };
+
+/// Empty, or the worst element of `y` that is not wanted(row, column).
+template <class Wanted>
+std::string difference_from(const Wanted& wanted, const Tensor& y, const std::string& name,
+                            autotune::OpDef::Tolerance tolerance = {0, 0}) {
+  const std::vector<double> got = read_elements(y);
+  std::vector<double> want;
+  for (int64_t i = 0; i < std::ssize(got); ++i) want.push_back(wanted(i / y.sizes[1], i % y.sizes[1]));
+  const autotune::Difference worst = autotune::compare(got, want, tolerance);
+  const int64_t columns = y.sizes[1], element = static_cast<int64_t>(worst.element);
+  if (worst.is_within()) return "";
+  return fmt::format("{}[{}, {}] is {}, not {}", name, element / columns, element % columns, worst.got, worst.want);
+}
+
+inline bool is_nan(const Tensor& tensor) {
+  return std::ranges::all_of(read_elements(tensor), [](double value) { return std::isnan(value); });
+}
+
+inline double product_at(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
+  const std::vector<double> left = read_row(x, row), right = read_row(w, column);
+  return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
+}
 
 /// The rows of the sequence that a rank owns.
 inline std::vector<int32_t> owned_rows(kernels::seqpar::RowLayout layout, int rank, int64_t length, int world_size) {

@@ -12,22 +12,6 @@ namespace seqtile::testing {
 
 using ir::Type;
 
-namespace {
-
-template <class T>
-T read_as(const char* address) {
-  T value;
-  std::memcpy(&value, address, sizeof(T));
-  return value;
-}
-
-template <class T>
-void write_as(char* address, T value) {
-  std::memcpy(address, &value, sizeof(T));
-}
-
-}  // namespace
-
 TileData::TileData(const Type& t) : type(t) {
   if (is_float(t.dtype)) {
     floats.resize(static_cast<size_t>(t.num_elements()));
@@ -73,31 +57,21 @@ int64_t float_to_int(DType dtype, double x) {
 }
 
 void read_element(TileData& tile, int64_t index, const char* address) {
-  switch (tile.type.dtype) {
-    case DType::i1: tile.ints[index] = read_as<uint8_t>(address) & 1; break;
-    case DType::i8: tile.ints[index] = read_as<int8_t>(address); break;
-    case DType::i16: tile.ints[index] = read_as<int16_t>(address); break;
-    case DType::i32: tile.ints[index] = read_as<int32_t>(address); break;
-    case DType::i64: tile.ints[index] = read_as<int64_t>(address); break;
-    case DType::f16: tile.floats[index] = f16_to_f32(read_as<uint16_t>(address)); break;
-    case DType::bf16: tile.floats[index] = bf16_to_f32(read_as<uint16_t>(address)); break;
-    case DType::f32: tile.floats[index] = read_as<float>(address); break;
-    case DType::f64: tile.floats[index] = read_as<double>(address); break;
+  const DType dtype = tile.type.dtype;
+  if (is_float(dtype)) {
+    tile.floats[index] = seqtile::read_element(make_tensor(const_cast<char*>(address), dtype, {}), 0);
+    return;
   }
+  const int64_t bytes = dtype_bytes(dtype), unused = 64 - 8 * bytes;
+  uint64_t bits = 0;
+  std::memcpy(&bits, address, static_cast<size_t>(bytes));
+  tile.ints[index] = dtype == DType::i1 ? bits & 1 : static_cast<int64_t>(bits << unused) >> unused;
 }
 
 void write_element(const TileData& tile, int64_t index, char* address) {
-  switch (tile.type.dtype) {
-    case DType::i1:
-    case DType::i8: write_as(address, static_cast<int8_t>(tile.ints[index])); break;
-    case DType::i16: write_as(address, static_cast<int16_t>(tile.ints[index])); break;
-    case DType::i32: write_as(address, static_cast<int32_t>(tile.ints[index])); break;
-    case DType::i64: write_as(address, tile.ints[index]); break;
-    case DType::f16: write_as(address, f32_to_f16(static_cast<float>(tile.floats[index]))); break;
-    case DType::bf16: write_as(address, f32_to_bf16(static_cast<float>(tile.floats[index]))); break;
-    case DType::f32: write_as(address, static_cast<float>(tile.floats[index])); break;
-    case DType::f64: write_as(address, tile.floats[index]); break;
-  }
+  const DType dtype = tile.type.dtype;
+  if (is_float(dtype)) seqtile::write_element(make_tensor(address, dtype, {}), 0, tile.floats[index]);
+  else std::memcpy(address, &tile.ints[index], static_cast<size_t>(dtype_bytes(dtype)));
 }
 
 View bind_view(const std::string& name, const Type& type, const Tensor& tensor) {

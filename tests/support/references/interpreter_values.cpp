@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -163,26 +162,6 @@ double unary_float(const Op& op, double x) {
   }
 }
 
-int64_t bits_of(DType dtype, const TileData& tile, int64_t i) {
-  switch (dtype) {
-    case DType::f16: return f32_to_f16(static_cast<float>(tile.floats[i]));
-    case DType::bf16: return f32_to_bf16(static_cast<float>(tile.floats[i]));
-    case DType::f32: return std::bit_cast<uint32_t>(static_cast<float>(tile.floats[i]));
-    case DType::f64: return std::bit_cast<int64_t>(tile.floats[i]);
-    default: return tile.ints[i];
-  }
-}
-
-void set_bits(TileData& tile, int64_t i, int64_t bits) {
-  switch (tile.type.dtype) {
-    case DType::f16: tile.floats[i] = f16_to_f32(static_cast<uint16_t>(bits)); break;
-    case DType::bf16: tile.floats[i] = bf16_to_f32(static_cast<uint16_t>(bits)); break;
-    case DType::f32: tile.floats[i] = std::bit_cast<float>(static_cast<uint32_t>(bits)); break;
-    case DType::f64: tile.floats[i] = std::bit_cast<double>(bits); break;
-    default: tile.ints[i] = wrap_to(tile.type.dtype, bits); break;
-  }
-}
-
 void cast_element(TileData& to, const TileData& from, int64_t i) {
   const DType dtype = to.type.dtype;
   if (to.holds_floats()) {
@@ -200,7 +179,9 @@ TileData unary(const Op& op, const TileData& a) {
     if (op.kind == OpKind::cast) {
       cast_element(result, a, i);
     } else if (op.kind == OpKind::bitcast) {
-      set_bits(result, i, bits_of(a.type.dtype, a, i));
+      char bits[sizeof(int64_t)];
+      write_element(a, i, bits);
+      read_element(result, i, bits);
     } else if (a.holds_floats()) {
       result.floats[i] = unary_float(op, a.floats[i]);
     } else {

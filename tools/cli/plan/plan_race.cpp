@@ -6,15 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <random>
 #include <thread>
 
-#include "seqtile/kernel.h"
+#include "autotune/call/call_values.h"
 #include "tools/cli/options.h"
 #include "tools/cli/ranks/ranks.h"
 
@@ -60,8 +57,7 @@ class Runner {
   void compare() {
     for (size_t plan = 0; plan < models_.size(); ++plan) {
       if (!models_[plan]) continue;
-      const Tensor& result = models_[plan]->result();
-      std::memset(result.data, 0xff, static_cast<size_t>(result.num_elements() * dtype_bytes(result.dtype)));  // NaN
+      autotune::poison(models_[plan]->result());
       run_together([&] { models_[plan]->run(); });
       models_[plan]->check();
       times_[plan].difference = difference(*models_[plan], *models_.front());
@@ -120,16 +116,11 @@ class Runner {
   }
 
   static double difference(const PlannedModel& model, const PlannedModel& whole) {
-    double worst = 0;
-    for (int64_t row = 0; row < model.result().sizes[0]; ++row) {
-      const std::vector<double> got = kernels::read_row(model.result(), row),
-                                want = kernels::read_row(whole.result(), model.position_of(row));
-      for (size_t i = 0; i < got.size(); ++i) {
-        const double apart = std::abs(got[i] - want[i]);
-        worst = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(worst, apart);
-      }
-    }
-    return worst;
+    autotune::Difference worst;
+    for (int64_t row = 0; row < model.result().sizes[0]; ++row)
+      worst.add(autotune::compare(read_row(model.result(), row), read_row(whole.result(), model.position_of(row)),
+                                  {1, 0}));  // the tolerance is the unit of the difference
+    return worst.tolerances;
   }
 
   void check() const {
@@ -170,7 +161,7 @@ std::vector<PlanTimes> race_plans(const Session& session, const models::Model& m
   const models::ModelWeights weights = models::random_weights(graph, model.dtype, kSeed);
   const std::vector<int64_t>& shape = graph.nodes.front().results.front().shape;
   const ModelTensor x(model.dtype, shape[1], shape[2]);
-  kernels::fill_normal(x.tensor(), 0, 1, kSeed + weights.size());
+  fill_normal(x.tensor(), 0, 1, kSeed + weights.size());
   std::vector<std::vector<PlanTimes>> by_rank(static_cast<size_t>(options.ranks));
   on_every_rank({options.ranks, "threads", nullptr}, 1, [&](Fabric& fabric) {
     const auto engine = Engine::open({.threads = 1, .cache = options.cache}, session.registry, fabric);

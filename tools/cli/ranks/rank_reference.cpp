@@ -10,7 +10,6 @@
 #include <cstring>
 #include <string>
 
-#include "seqtile/kernel.h"
 #include "seqtile/ops/linear.h"
 
 namespace seqtile::cli {
@@ -142,14 +141,14 @@ Rows finish(const Problem& own, std::span<const int64_t> rows, std::vector<doubl
   for (size_t r = 0; r < rows.size(); ++r) {
     std::vector<double> row(sums.begin() + static_cast<int64_t>(r * n),
                             sums.begin() + static_cast<int64_t>((r + 1) * n));
-    if (bias) accumulate(row, kernels::read_row(*bias, 0));
-    if (residual) accumulate(row, kernels::read_row(*residual, rows[r]));
+    if (bias) accumulate(row, read_row(*bias, 0));
+    if (residual) accumulate(row, read_row(*residual, rows[r]));
     std::copy(row.begin(), row.end(), sums.begin() + static_cast<int64_t>(r * n));
     if (!weight) continue;
     double squares = 0;
     for (const double value : row) squares += value * value;
     const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
-    const std::vector<double> weights = kernels::read_row(*weight, 0);
+    const std::vector<double> weights = read_row(*weight, 0);
     for (size_t i = 0; i < n; ++i) normed.push_back(row[i] * scale * weights[i]);
   }
   Rows outputs{std::move(sums)};

@@ -6,7 +6,9 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "autotune/call/call_values.h"
 #include "autotune/call/problem.h"
+#include "autotune/call_sizes.h"
 #include "seqtile/engine.h"
 #include "seqtile/fabric.h"
 #include "seqtile/seqpar.h"
@@ -40,7 +42,8 @@ class Operands {
   void add(Device& device, Tensor tensor) {
     const size_t bytes = autotune::tensor_bytes(tensor);
     const autotune::Pages values(bytes);
-    autotune::fill_normal(values.data(), tensor.dtype, bytes / static_cast<size_t>(dtype_bytes(tensor.dtype)), 1, 1);
+    tensor.data = values.data();
+    autotune::fill_repeating(tensor, 1, 1);
     buffers_.emplace_back(device.memory(), std::max<size_t>(bytes, 1));
     tensor.data = buffers_.back().data();
     device.memory().copy(tensor.data, values.data(), bytes);

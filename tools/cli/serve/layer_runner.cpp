@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <set>
 
+#include "autotune/call/call_values.h"
 #include "autotune/call/device_mirror.h"
+#include "autotune/call_sizes.h"
 #include "seqtile/error.h"
-#include "seqtile/kernel.h"
 #include "seqtile/model.h"
 #include "tools/cli/ranks/rank_reference.h"
 #include "tools/cli/ranks/ranks.h"
@@ -136,30 +136,16 @@ void LayerRunner::extend_cache(const models::CachedRows& cached, const PlannedCa
 void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call) {
   const autotune::ArgSpec& spec = stage.schema.args[arg];
   Tensor& tensor = problem.tensors[arg];
-  tensor.dtype = spec.dtype;
-  tensor.rank = static_cast<int>(spec.dims.size());
-  int64_t elements = 1;
-  for (int d = tensor.rank - 1; d >= 0; --d) {
-    const autotune::Dim& dim = spec.dims[d];
-    tensor.sizes[d] = dim.size + (dim.symbol.empty() ? 0 : symbol_value(dim.symbol, *stage.operation, call));
-    tensor.strides[d] = elements;
-    elements *= tensor.sizes[d];
-  }
   const std::string& name = stage.buffers[arg];
   Buffer& buffer = buffers_[name];
-  const bool has_grown = buffer.resize(std::max<size_t>(1, static_cast<size_t>(elements * dtype_bytes(spec.dtype))));
+  const bool has_grown = buffer.resize(std::max<size_t>(1, autotune::tensor_bytes(tensor)));
   tensor.data = buffer.data();
   if (spec.dtype == DType::i32) fill_indices(name, tensor, call);
   if (std::ranges::count(stage.cached, name, &models::CachedRows::cache)) {
     cache_row_bytes_ = static_cast<size_t>(tensor.strides[0] * dtype_bytes(spec.dtype));
-    if (has_grown) kernels::fill_normal(tensor, 0, 1, random_());  // stand for the keys and values of earlier calls
+    if (has_grown) autotune::fill_repeating(tensor, 1, random_());  // stand for the keys and values of earlier calls
   }
-  if (spec.role == autotune::ArgRole::weight && has_grown &&
-      !(stage.op->fill && stage.op->fill(problem, arg, random_()))) {
-    const double fan_in = static_cast<double>(tensor.sizes[tensor.rank - 1]);
-    if (tensor.rank == 1) kernels::fill_normal(tensor, 1, 0.1, random_());
-    else kernels::fill_normal(tensor, 0, 1 / std::sqrt(fan_in), random_());
-  }
+  if (spec.role == autotune::ArgRole::weight && has_grown) autotune::fill_input(*stage.op, problem, arg, random_());
 }
 
 void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call) {
@@ -172,7 +158,7 @@ void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, co
   }
   if (name == "ids") {
     const int64_t vocab = stages_.front().operation->workload.fields.get_int("vocab");
-    kernels::fill_uniform_int(tensor, 0, vocab - 1, random_());
+    fill_uniform_int(tensor, 0, vocab - 1, random_());
   }
   for (const models::LayerKind& kind : model_.kinds)
     if (kind.has_rope && name == models::rope_table_buffer(kind)) models::fill_rope_table(kind.rope, call.kv, tensor);
@@ -182,7 +168,7 @@ autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call)
   autotune::Problem problem{&stage.operation->workload, &stage.schema, {}, {}};
   for (const std::string& symbol : stage.schema.symbols)
     problem.symbols.push_back(symbol_value(symbol, *stage.operation, call));
-  problem.tensors.resize(stage.schema.args.size());
+  problem.tensors = autotune::describe_args(stage.schema, problem.symbols);
   for (size_t i = 0; i < problem.tensors.size(); ++i)
     if (!is_of_channel(stage.schema.args[i])) bind_argument(stage, i, problem, call);
   return problem;
@@ -234,27 +220,20 @@ void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
   const std::vector<std::vector<double>> wanted = reference(stage, problem, rows);
 
   const auto tolerance = stage.op->tolerance(stage.operation->workload, problem.symbols);
-  double worst = 0;
-  bool is_right = true;
+  autotune::Difference worst;
   for (size_t o = 0; o < outputs.size(); ++o) {
-    for (size_t r = 0; r < rows.size(); ++r) {
-      const std::vector<double> got = kernels::read_row(problem.tensors[outputs[o]], rows[r]);
-      const double* want = wanted[o].data() + r * got.size();
-      double squares = 0;
-      for (size_t e = 0; e < got.size(); ++e) squares += want[e] * want[e];
-      const double scale = std::sqrt(squares / static_cast<double>(got.size()));
-      for (size_t e = 0; e < got.size(); ++e) {
-        const double difference = std::abs(got[e] - want[e]);
-        if (!(difference <= tolerance.absolute + tolerance.relative * std::abs(want[e]))) is_right = false;
-        worst = std::max(worst, difference / std::max({std::abs(want[e]), scale, 1e-30}));
-      }
+    std::span<const double> want = wanted[o];
+    for (const int64_t row : rows) {
+      const std::vector<double> got = read_row(problem.tensors[outputs[o]], row);
+      worst.add(autotune::compare(got, want.first(got.size()), tolerance));
+      want = want.subspan(got.size());
     }
   }
-  report_.max_rel_err = std::max(report_.max_rel_err, worst);
-  report_.verified += is_right;
-  if (!is_right && report_.failures.size() < kFailuresKept)
+  report_.max_rel_err = std::max(report_.max_rel_err, worst.relative);
+  report_.verified += worst.is_within();
+  if (!worst.is_within() && report_.failures.size() < kFailuresKept)
     report_.failures.push_back(fmt::format("{}, length {}: an element is off by {:.3g} of its size",
-                                           stage.operation->label, problem.symbols[0], worst));
+                                           stage.operation->label, problem.symbols[0], worst.relative));
 }
 
 }  // namespace seqtile::cli

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <random>
 
@@ -71,7 +72,8 @@ LayerReport sum_over_ranks(Fabric& fabric, LayerReport mine) {
     const Json theirs = Json::parse(text);
     mine.executed += theirs["executed"].get<int64_t>();
     mine.verified += theirs["verified"].get<int64_t>();
-    mine.max_rel_err = std::max(mine.max_rel_err, theirs["worst"].get<double>());
+    const Json& worst = theirs["worst"];  // JSON has no infinity, so that an infinite error comes as null
+    mine.max_rel_err = std::max(mine.max_rel_err, worst.is_null() ? HUGE_VAL : worst.get<double>());
     for (const Json& line : theirs["failures"]) mine.failures.push_back(line);
   }
   return mine;

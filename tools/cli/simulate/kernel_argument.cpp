@@ -14,6 +14,7 @@
 #include <optional>
 #include <random>
 
+#include "autotune/call/call_values.h"
 #include "seqtile/tensor.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
@@ -152,8 +153,7 @@ class Reader {
       bad_input(fmt::format("{} {}: {} of {}, {} of the 4 GiB for all buffers are left; make them smaller", flag_,
                             text_, counted(result_.elements, "element"), counted(result_.type.bytes, "byte"),
                             counted(most_bytes_, "byte")));
-    // Unwritten bytes are 0xff, which is NaN in all float formats.
-    result_.bytes.assign(static_cast<size_t>(result_.elements * result_.type.bytes), std::byte{0xff});
+    result_.bytes.assign(static_cast<size_t>(result_.elements * result_.type.bytes), autotune::kPoison);
     result_.is_initialised = has_value;
     if (has_value) fill(value);
   }

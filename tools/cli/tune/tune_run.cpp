@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "autotune/call/problem.h"
+#include "autotune/call_sizes.h"
 #include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "tools/cli/cache/binaries.h"

@@ -1,15 +1,14 @@
-// kernels/op/tensor_values.cpp -- see seqtile/kernel.h.
+// jit/base/tensor_values.cpp -- see seqtile/tensor.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/kernel.h"
-
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
+#include "jit/base/tensor_runs.h"
 #include "seqtile/error.h"
 
-namespace seqtile::kernels {
+namespace seqtile {
 namespace {
 
 template <class T>
@@ -24,41 +23,12 @@ void put(const Tensor& tensor, int64_t offset, T value) {
   std::memcpy(static_cast<std::byte*>(tensor.data) + offset * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-/// Calls visit(offset) for every element of dimensions axis.., in row-major order.
-template <class Visit>
-void for_each_offset(const Tensor& tensor, int axis, int64_t base, const Visit& visit) {
-  if (axis == tensor.rank) return visit(base);
-  for (int64_t i = 0; i < tensor.sizes[axis]; ++i)
-    for_each_offset(tensor, axis + 1, base + i * tensor.strides[axis], visit);
-}
-
-bool is_dense(const Tensor& tensor, int axis) {
-  int64_t stride = 1;
-  for (int d = tensor.rank - 1; d >= axis; --d) {
-    if (tensor.strides[d] != stride) return false;
-    stride *= tensor.sizes[d];
-  }
-  return true;
-}
-
-template <class T, class Convert>
-void convert(const Tensor& tensor, int64_t offset, std::vector<double>& values, const Convert& to_double) {
-  const T* from = static_cast<const T*>(tensor.data) + offset;
-  for (size_t e = 0; e < values.size(); ++e) values[e] = to_double(from[e]);
-}
-
-/// Dense elements of the formats that large operands have, without a switch on each. False for another format.
-bool read_dense(const Tensor& tensor, int axis, int64_t offset, std::vector<double>& values) {
-  const bool is_f32 = tensor.dtype == DType::f32;
-  if (!is_f32 && tensor.dtype != DType::bf16) return false;
-  int64_t count = 1;
-  for (int d = axis; d < tensor.rank; ++d) count *= tensor.sizes[d];
-  values.resize(static_cast<size_t>(count));
-  if (is_f32) convert<float>(tensor, offset, values, [](float value) { return static_cast<double>(value); });
-  else
-    convert<uint16_t>(tensor, offset, values,
-                      [](uint16_t bits) { return static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16)); });
-  return true;
+/// Sets each element, in row-major order, to what `next` gives.
+template <class Next>
+void write_elements(const Tensor& tensor, const Next& next) {
+  for_each_run(tensor, [&](int64_t offset, int64_t count) {
+    for (int64_t e = 0; e < count; ++e) write_element(tensor, offset + e, next());
+  });
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
@@ -120,14 +90,27 @@ void write_element(const Tensor& tensor, int64_t offset, double value) {
   }
 }
 
+/// The formats of large operands are read without a switch on each element.
+std::vector<double> read_elements(const Tensor& tensor) {
+  std::vector<double> values(static_cast<size_t>(tensor.num_elements()));
+  double* to = values.data();
+  for_each_run(tensor, [&](int64_t offset, int64_t count) {
+    const void* from = bytes_at(tensor, offset, count).data();
+    if (tensor.dtype == DType::f32) {
+      for (int64_t e = 0; e < count; ++e) to[e] = static_cast<const float*>(from)[e];
+    } else if (tensor.dtype == DType::bf16) {
+      for (int64_t e = 0; e < count; ++e)
+        to[e] = std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(from)[e]} << 16);
+    } else {
+      for (int64_t e = 0; e < count; ++e) to[e] = read_element(tensor, offset + e);
+    }
+    to += count;
+  });
+  return values;
+}
+
 std::vector<double> read_row(const Tensor& tensor, int64_t i) {
-  const int axis = tensor.rank > 1 ? 1 : 0;
-  std::vector<double> row;
-  if (is_dense(tensor, axis) && read_dense(tensor, axis, axis ? i * tensor.strides[0] : 0, row)) return row;
-  row.reserve(static_cast<size_t>(tensor.num_elements() / (axis && tensor.sizes[0] ? tensor.sizes[0] : 1)));
-  for_each_offset(tensor, axis, axis ? i * tensor.strides[0] : 0,
-                  [&](int64_t offset) { row.push_back(read_element(tensor, offset)); });
-  return row;
+  return read_elements(tensor.rank > 1 ? row_of(tensor, i) : tensor);
 }
 
 int64_t read_index(const Tensor& tensor, int64_t i) {
@@ -136,16 +119,13 @@ int64_t read_index(const Tensor& tensor, int64_t i) {
 
 void fill_normal(const Tensor& tensor, double mean, double deviation, uint64_t seed) {
   Random random(seed);
-  for_each_offset(tensor, 0, 0,
-                  [&](int64_t offset) { write_element(tensor, offset, mean + deviation * random.normal()); });
+  write_elements(tensor, [&] { return mean + deviation * random.normal(); });
 }
 
 void fill_uniform_int(const Tensor& tensor, int64_t lo, int64_t hi, uint64_t seed) {
   Random random(seed);
   const uint64_t span = static_cast<uint64_t>(hi - lo) + 1;
-  for_each_offset(tensor, 0, 0, [&](int64_t offset) {
-    write_element(tensor, offset, static_cast<double>(lo + static_cast<int64_t>(random.bits() % span)));
-  });
+  write_elements(tensor, [&] { return static_cast<double>(lo + static_cast<int64_t>(random.bits() % span)); });
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile
