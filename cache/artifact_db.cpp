@@ -17,6 +17,7 @@
 #include "cache/key_file.h"
 #include "jit/base/hash.h"
 #include "jit/base/log.h"
+#include "jit/device/gpu_launch.h"
 
 namespace seqtile::cache {
 namespace {

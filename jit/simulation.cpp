@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/simulation.h"
 
-#include "jit/fabric/core/virtual_device.h"
+#include "jit/device/device_wrapper.h"
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/error.h"
 
@@ -11,9 +11,9 @@
 namespace seqtile {
 namespace {
 
-sim::SimDevice* simulator(Device& device) { return dynamic_cast<sim::SimDevice*>(&fabric::hardware_of(device)); }
+sim::SimDevice* simulator(Device& device) { return dynamic_cast<sim::SimDevice*>(&innermost(device)); }
 const sim::SimDevice* simulator(const Device& device) {
-  return dynamic_cast<const sim::SimDevice*>(&fabric::hardware_of(device));
+  return dynamic_cast<const sim::SimDevice*>(&innermost(device));
 }
 
 }  // namespace

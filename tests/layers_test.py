@@ -18,7 +18,7 @@ ROOMS = {
     "jit": {"base": [], "abi": ["base"], "ir": ["base"], "analysis": ["base", "ir"], "device": ["base", "abi"],
             "codegen": ["base", "abi", "ir", "analysis", "device"], "runtime": ["base", "abi", "device"],
             "ptx": ["base"], "sim": ["base", "abi", "ptx", "device"],
-            "fabric": ["base", "abi", "device", "runtime", "sim"], "timeline": ["base", "abi", "fabric"]},
+            "fabric": ["base", "abi", "device", "runtime"], "timeline": ["base", "abi", "fabric"]},
     "cache": {"": ["database"], "database": []},
     "autotune": {"": [], "text": [], "engine": ["", "text"], "strategies": [""], "call": ["", "engine"],
                  "worker": ["", "call", "engine"], "tuning": ["", "call", "engine", "strategies", "worker"]},

@@ -13,6 +13,7 @@
 #include "autotune/call/call_values.h"
 #include "autotune/call_sizes.h"
 #include "jit/base/tensor_runs.h"
+#include "jit/device/gpu_launch.h"
 #include "jit/simulation.h"
 #include "seqtile/error.h"
 
@@ -120,8 +121,8 @@ bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
   const Grid grid = grid_of(candidate.grid, problem.symbols);
   const auto samples = sample_for(candidate, grid, fraction, workload_.threads);
   for (const GridSample& sample : samples)
-    device_.launch(*candidate.kernel, grid, call.block(), {}, {sample.first, sample.count});
-  if (samples.empty()) device_.launch(*candidate.kernel, grid, call.block());
+    launch_alone(device_, *candidate.kernel, grid, call.block(), {}, {sample.first, sample.count});
+  if (samples.empty()) launch_alone(device_, *candidate.kernel, grid, call.block());
   mirror.download();
   return samples.empty();
 }

@@ -8,6 +8,7 @@
 
 #include "autotune/worker/stats.h"
 #include "jit/device/capture.h"
+#include "jit/device/gpu_launch.h"
 #include "jit/simulation.h"
 #include "seqtile/error.h"
 
@@ -66,7 +67,7 @@ double Meter::simulate_us(Lane& lane) {
   if (lane.simulated_us) return *lane.simulated_us;
   operands_.rotate(lane);
   const KernelBinary& binary = lane.candidate->kernel->binary();
-  device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), *stream_);
+  launch_alone(device_, *lane.candidate->kernel, lane.grid, lane.call.block(), *stream_);
   device_.streams().synchronize(*stream_);
   const double programs = static_cast<double>(lane.grid[0] * lane.grid[1] * lane.grid[2]);
   GpuWork work;
@@ -93,7 +94,7 @@ double Meter::sample_gpu_us(Lane& lane, int reps) {
   const auto launch_all = [&] {
     for (int i = 0; i < reps; ++i) {
       operands_.rotate(lane);
-      device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), *stream_);
+      launch_alone(device_, *lane.candidate->kernel, lane.grid, lane.call.block(), *stream_);
     }
   };
   if (uses_graphs_ && lane.graph_reps != reps) {
@@ -114,7 +115,7 @@ double Meter::sample_gpu_us(Lane& lane, int reps) {
 double Meter::sample_host_us(Lane& lane, int reps, double fraction) {
   const auto timed = [&](const GridRange& programs) {
     const double start = now_us();
-    device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), {}, programs);
+    launch_alone(device_, *lane.candidate->kernel, lane.grid, lane.call.block(), {}, programs);
     const double us = now_us() - start;
     lane.spent_us += us;
     return us;

@@ -13,6 +13,7 @@
 
 #include "autotune/call_sizes.h"
 #include "jit/base/log.h"
+#include "jit/device/gpu_launch.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"

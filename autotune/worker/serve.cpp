@@ -10,6 +10,7 @@
 #include "autotune/worker/count.h"
 #include "autotune/worker/rank_race.h"
 #include "jit/base/env.h"
+#include "jit/device/gpu_launch.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"

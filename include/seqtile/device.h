@@ -36,17 +36,6 @@ struct TensorMapSpec {
   bool operator==(const TensorMapSpec&) const = default;
 };
 
-/// Values that a tensor map is encoded from. The innermost dimension comes first, as the hardware counts.
-struct TensorMapFacts {
-  int rank = 0;
-  uint64_t base = 0;
-  std::array<uint64_t, 5> sizes{};         ///< elements
-  std::array<uint64_t, 4> stride_bytes{};  ///< element i: the stride of dimension i + 1
-  std::array<uint32_t, 5> box{};
-  bool operator==(const TensorMapFacts&) const = default;
-};
-TensorMapFacts facts_of(const TensorMapSpec& map, std::span<const uint64_t> slots);
-
 /// How a GPU launches a kernel. Parameters: the argument block's slots; for a persistent kernel the grid's three sides;
 /// then the tensor maps. Ranks that share a launch have a table of slots and sides instead, with a row for each rank.
 struct GpuLaunch {
@@ -61,11 +50,6 @@ struct GpuLaunch {
   uint32_t ranks_in_launch = 1;  ///< ranks that run side by side, each in the same number of neighbouring blocks
   bool operator==(const GpuLaunch&) const = default;
 };
-
-/// JSON for the artifact store; empty text for CPU kernels.
-std::string to_text(const GpuLaunch& launch);
-/// The inverse; nothing where the text is not one.
-std::optional<GpuLaunch> parse_gpu_launch(std::string_view text);
 
 /// Machine code of one kernel. For the CPU: one relocation-free block, text and constants laid out together, that
 /// can be mapped anywhere at a page boundary. For GPUs: PTX or cubin (the `stage`).
@@ -82,35 +66,6 @@ struct KernelBinary {
 };
 
 using Grid = std::array<int64_t, 3>;  ///< programs along axes 0 (fastest), 1, 2
-
-/// The blocks that a GPU launches for a grid.
-struct GpuGrid {
-  std::array<uint32_t, 3> blocks{};
-  std::array<uint64_t, 3> programs{};  ///< up to whole clusters; parameters of a persistent kernel
-  bool is_empty() const { return blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0; }
-};
-/// `resident_blocks`: how many blocks run at once on `device`. Where ranks share the launch, the result counts the
-/// blocks of all ranks and the programs of one rank.
-/// Errors: invalid_argument for a grid that GPUs do not take, out_of_resources for blocks that wait for each other and
-/// do not run at once.
-GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_blocks, std::string_view device);
-
-/// Arguments of one of the ranks that share a launch. A rank without slots does nothing.
-struct RankArguments {
-  Grid grid{};
-  std::span<const uint64_t> slots;
-};
-/// One launch for the ranks that share it.
-struct RankLaunch {
-  GpuGrid grid;                 ///< with blocks for the rank that has the most programs
-  std::vector<uint64_t> table;  ///< the parameters
-};
-/// `ranks`: the arguments, by rank; ranks that it leaves out do nothing. Errors: as gpu_grid(), invalid_argument for
-/// too many ranks or another number of slots.
-RankLaunch rank_launch(const KernelBinary& binary, std::span<const RankArguments> ranks, int64_t resident_blocks,
-                       std::string_view device);
-/// Errors: invalid_argument where the number of slots is not the kernel's.
-void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots);
 
 // An ArtifactStore keeps compiled binaries; the cache implements it.
 
@@ -252,9 +207,6 @@ class Device {
   /// thrown here or by a later synchronize(). No allocation, no lock before the hand-off. Only CPUs take a range.
   virtual void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream = {},
                       GridRange range = {}) = 0;
-  /// One launch for all ranks of a kernel that ranks share (GpuLaunch::ranks_in_launch). launch() of such a kernel runs
-  /// the first rank alone. Errors: as launch(), unsupported on devices that have no such kernels.
-  virtual void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream);
 };
 
 /// Memory of a device, freed with the object; the device outlives it.

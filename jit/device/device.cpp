@@ -86,11 +86,6 @@ int cores_available() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-void Device::launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments>, Stream) {
-  throw Error(ErrorCode::unsupported, fmt::format("kernel {}: ranks cannot share a launch on {}, which is no GPU",
-                                                  kernel.binary().symbol, info().name));
-}
-
 std::unique_ptr<Device> open_device(const std::string& name, int num_threads) {
   if (name == "cpu") return make_cpu_device(num_threads > 0 ? num_threads : cores_available());
   if (is_kind(name, "cuda")) {

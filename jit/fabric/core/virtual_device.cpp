@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/device/device_wrapper.h"
 #include "jit/fabric/core/agreement.h"
 
 namespace seqtile::fabric {
@@ -43,24 +44,19 @@ class VirtualStreams final : public DeviceStreams {
   Device& gpu_;
 };
 
-class VirtualDevice final : public Device {
+class VirtualDevice final : public DeviceWrapper {
  public:
   VirtualDevice(std::shared_ptr<SharedGpu> shared, int rank)
-      : shared_(std::move(shared)), rank_(rank), streams_(shared_->gpu()) {}
+      : DeviceWrapper(shared->gpu()), shared_(std::move(shared)), rank_(rank), streams_(inner()) {}
 
-  Device& gpu() const { return shared_->gpu(); }
-  const DeviceInfo& info() const override { return gpu().info(); }
-  const Target& target() const override { return gpu().target(); }
-  DeviceMemory& memory() override { return gpu().memory(); }
   DeviceStreams& streams() override { return streams_; }
-  std::string condition() override { return gpu().condition(); }
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override {
     return std::make_unique<VirtualKernel>(shared_->load(std::move(binary)));
   }
   void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
               GridRange range) override {
     const LoadedKernel& loaded = static_cast<const VirtualKernel&>(kernel).loaded();
-    if (kernel.binary().gpu.ranks_in_launch == 1) gpu().launch(loaded, grid, slots, stream, range);
+    if (kernel.binary().gpu.ranks_in_launch == 1) inner().launch(loaded, grid, slots, stream, range);
     else shared_->launch(rank_, loaded, {grid, slots}, stream);
   }
 
@@ -154,7 +150,8 @@ void SharedGpu::hand_off() {
     rank.event->record(rank.stream);
     rank.event->delay(first->stream);
   });
-  gpu_->launch_ranks(*first->kernel, arguments, first->stream);
+  const JointArguments joint = joint_arguments(first->kernel->binary(), arguments);
+  gpu_->launch(*first->kernel, joint.grid, joint.slots, first->stream);
   for_each_other_stream([&](Rank& rank) {
     rank.event->record(first->stream);
     rank.event->delay(rank.stream);
@@ -164,12 +161,5 @@ void SharedGpu::hand_off() {
 std::unique_ptr<Device> make_virtual_device(std::shared_ptr<SharedGpu> gpu, int rank) {
   return std::make_unique<VirtualDevice>(std::move(gpu), rank);
 }
-
-Device& hardware_of(Device& device) {
-  const auto* shared = dynamic_cast<const VirtualDevice*>(&device);
-  return shared ? shared->gpu() : device;
-}
-
-const Device& hardware_of(const Device& device) { return hardware_of(const_cast<Device&>(device)); }
 
 }  // namespace seqtile::fabric

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory, copies and kernels of one rank alone go to the GPU as they are. A kernel that ranks share is launched once
-// for all ranks: each rank's thread brings its arguments and waits; the last thread launches. On every rank's stream
-// the launch comes after the rank's earlier work and before its later work.
+// for all ranks: each rank's thread brings its arguments and waits; the last thread launches, with the arguments of all
+// ranks. On every rank's stream the launch comes after the rank's earlier work and before its later work. The GPU
+// itself does not know of its ranks.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "jit/device/gpu_launch.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"
 
@@ -21,7 +23,7 @@ class SharedGpu {
  public:
   SharedGpu(std::shared_ptr<Device> gpu, int world_size, std::chrono::nanoseconds timeout);
 
-  Device& gpu() { return *gpu_; }
+  const std::shared_ptr<Device>& gpu() const { return gpu_; }
   int world_size() const { return static_cast<int>(ranks_.size()); }
   /// Ranks that load the same binary get one object. Errors: as Device::load; invalid_argument where the kernel is
   /// compiled for another number of ranks.
@@ -56,8 +58,5 @@ class SharedGpu {
 
 /// The GPU as the device of one rank.
 std::unique_ptr<Device> make_virtual_device(std::shared_ptr<SharedGpu> gpu, int rank);
-/// The GPU behind the device of a rank. Other devices are returned as they are.
-Device& hardware_of(Device& device);
-const Device& hardware_of(const Device& device);
 
 }  // namespace seqtile::fabric

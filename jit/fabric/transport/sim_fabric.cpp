@@ -1,8 +1,8 @@
 // jit/fabric/transport/sim_fabric.cpp -- ranks that are simulated GPUs of one PTX machine.
 // SPDX-License-Identifier: Apache-2.0
+#include "jit/device/sim_devices.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/core/rendezvous.h"
-#include "jit/sim/device/sim_device.h"
 #include "seqtile/fabric.h"
 
 namespace seqtile {
@@ -11,9 +11,9 @@ namespace {
 /// The GPUs of a world and the place where their hosts meet; lives as long as any memory or rank of it.
 struct SimRanks {
   SimRanks(std::string_view target, int world_size)
-      : rendezvous(world_size), devices(sim::make_sim_devices(target, world_size)) {}
+      : rendezvous(world_size), devices(make_sim_devices(target, world_size)) {}
   fabric::Rendezvous rendezvous;
-  std::vector<std::unique_ptr<sim::SimDevice>> devices;
+  std::vector<std::unique_ptr<PeerDevice>> devices;
 };
 
 class SimSymmetricMemory final : public SymmetricMemory {
@@ -49,7 +49,7 @@ class SimFabric final : public Fabric {
   }
 
  private:
-  sim::SimDevice& own() const { return *ranks_->devices[static_cast<size_t>(rank_)]; }
+  PeerDevice& own() const { return *ranks_->devices[static_cast<size_t>(rank_)]; }
 
   const int rank_;
   std::shared_ptr<SimRanks> ranks_;

@@ -55,9 +55,6 @@ class CudaDevice final : public Device {
       throw Error(ErrorCode::unsupported, context_.name() + ": a part of a grid cannot be launched");
     static_cast<const CudaKernel&>(kernel).launch(grid, slots, stream);
   }
-  void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) override {
-    static_cast<const CudaKernel&>(kernel).launch_ranks(ranks, stream);
-  }
 
  private:
   GpuFacts facts_;

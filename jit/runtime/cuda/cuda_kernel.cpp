@@ -55,16 +55,15 @@ void CudaKernel::check_code(const GpuFacts& facts) const {
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {}, {} is an sm_{} ({}); compile it again",
                                                          binary_.symbol, what, context_.name(), sm, facts.name));
   };
-  const size_t ranks = binary_.gpu.ranks_in_launch;
+  const size_t slots = num_launch_slots(binary_);
   // A map may need as much again to lie at a multiple of 64 bytes.
   const size_t map_bytes = binary_.gpu.tensor_maps.size() * (sizeof(CUtensorMap) + 64);
-  if (8 * ranks * (size_t{binary_.num_slots} + GpuGrid{}.programs.size()) + map_bytes > kMaxParameterBytes)
+  if (8 * (slots + GpuGrid{}.programs.size()) + map_bytes > kMaxParameterBytes)
     throw Error(
         ErrorCode::unsupported,
-        fmt::format("kernel {}: {} slots{} and {} tensor maps are more than the {} bytes "
-                    "of parameters that a GPU takes",
-                    binary_.symbol, binary_.num_slots, ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
-                    binary_.gpu.tensor_maps.size(), kMaxParameterBytes));
+        fmt::format("kernel {}: {} slots and {} tensor maps are more than the {} bytes of parameters that a GPU "
+                    "takes",
+                    binary_.symbol, slots, binary_.gpu.tensor_maps.size(), kMaxParameterBytes));
   // sm_90a code is for that GPU only; sm_80 PTX is for all from there on.
   const bool runs_here = binary_.target == "sm_90a" ? sm == 90 : binary_.target == "sm_80" && sm >= 80;
   if (!runs_here) refuse("code for " + binary_.target);
@@ -128,10 +127,6 @@ void CudaKernel::reserve_shared(const GpuFacts& facts) const {
 }
 
 void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const {
-  if (binary_.gpu.ranks_in_launch > 1) {
-    const RankArguments alone{grid, slots};
-    return launch_ranks({&alone, 1}, stream);
-  }
   check_slots(binary_, slots);
   GpuGrid launched = gpu_grid(binary_, grid, resident_blocks_, context_.name());
   if (launched.is_empty()) return;
@@ -139,22 +134,15 @@ void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Strea
   CUtensorMap maps[kMaxParameterBytes / sizeof(CUtensorMap)];
   void* parameters[kMaxParameterBytes / sizeof(uint64_t)];
   size_t count = 0;
-  for (const uint64_t& slot : slots) parameters[count++] = const_cast<uint64_t*>(&slot);
-  if (binary_.gpu.is_persistent)
+  for (const uint64_t& slot : takes_table(binary_.gpu) ? slots.first(1) : slots)
+    parameters[count++] = const_cast<uint64_t*>(&slot);
+  if (takes_grid(binary_.gpu))
     for (auto& side : launched.programs) parameters[count++] = &side;
   for (size_t i = 0; i < binary_.gpu.tensor_maps.size(); ++i) {
     maps[i] = tensor_map(context_, binary_.gpu.tensor_maps[i], slots);
     parameters[count++] = &maps[i];
   }
   submit(launched, parameters, stream);
-}
-
-void CudaKernel::launch_ranks(std::span<const RankArguments> ranks, Stream stream) const {
-  RankLaunch launch = rank_launch(binary_, ranks, resident_blocks_, context_.name());
-  if (launch.grid.is_empty()) return;
-  const Context::Current current(context_);
-  void* parameters[] = {launch.table.data()};
-  submit(launch.grid, parameters, stream);
 }
 
 // Each parameter has its own address: as one block, tensor maps would have to lie where ptxas puts them, which is at
@@ -171,16 +159,8 @@ void CudaKernel::submit(const GpuGrid& launched, void** parameters, Stream strea
     attributes[num_attributes].value.cooperative = 1;
     attributes[num_attributes++].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   }
-  CUlaunchConfig config{launched.blocks[0],
-                        launched.blocks[1],
-                        launched.blocks[2],
-                        binary_.gpu.threads,
-                        1,
-                        1,
-                        binary_.gpu.shared_bytes,
-                        driver_stream(stream),
-                        attributes,
-                        num_attributes};
+  CUlaunchConfig config{launched.blocks[0],       launched.blocks[1],    launched.blocks[2], binary_.gpu.threads, 1, 1,
+                        binary_.gpu.shared_bytes, driver_stream(stream), attributes,         num_attributes};
   const CUresult result = context_.driver().cuLaunchKernelEx(&config, function_, parameters, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     context_.fail(result, "launch kernel " + binary_.symbol);

@@ -3,6 +3,7 @@
 #pragma once
 #include <span>
 
+#include "jit/device/gpu_launch.h"
 #include "jit/runtime/cuda/cuda_context.h"
 #include "jit/runtime/cuda/tensor_map.h"
 #include "seqtile/device.h"
@@ -20,7 +21,6 @@ class CudaKernel final : public LoadedKernel {
 
   /// See Device::launch.
   void launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const;
-  void launch_ranks(std::span<const RankArguments> ranks, Stream stream) const;
 
  private:
   void check_code(const GpuFacts& facts) const;

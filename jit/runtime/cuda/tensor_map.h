@@ -8,6 +8,7 @@
 #pragma once
 #include <span>
 
+#include "jit/device/gpu_launch.h"
 #include "jit/runtime/cuda/cuda_context.h"
 #include "seqtile/device.h"
 

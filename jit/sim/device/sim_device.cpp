@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "jit/device/gpu_launch.h"
 #include "jit/sim/device/sim_memory.h"
 #include "jit/sim/device/sim_world.h"
 #include "jit/sim/memory/sim_tensor_map.h"
@@ -44,7 +45,6 @@ class PtxDevice final : public SimDevice {
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override;
   void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
               GridRange range) override;
-  void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) override;
   void name_memory(const void* pointer, std::string name) override { memory_.name(pointer, std::move(name)); }
   void register_memory(std::string name, std::span<std::byte> memory) override;
   void forget_memory() override;
@@ -55,7 +55,6 @@ class PtxDevice final : public SimDevice {
   const LaunchResult& last_launch() const override { return last_; }
 
  private:
-  void submit(const SimKernel& kernel, const GpuGrid& grid, std::vector<std::byte> parameters, Stream stream);
   void run(const SimKernel& kernel, const Launch& launch);
 
   Target target_;
@@ -97,8 +96,8 @@ namespace {
 /// Blocks that run at once. Few blocks of a persistent kernel do, fewer than a GPU holds, so that small grids take
 /// turns too.
 int64_t resident_blocks(const KernelBinary& binary, const Target& target) {
-  constexpr int64_t kFew = 4;
-  return binary.gpu.is_cooperative && !binary.gpu.is_in_order ? target.gpu.num_multiprocessors : kFew;
+  const int64_t few = 4 * int64_t{binary.gpu.ranks_in_launch};
+  return binary.gpu.is_cooperative && !binary.gpu.is_in_order ? target.gpu.num_multiprocessors : few;
 }
 
 LaunchShape shape_of(const KernelBinary& binary, const GpuGrid& grid) {
@@ -118,7 +117,7 @@ std::vector<std::byte> parameters(const KernelBinary& binary, std::span<const ui
   std::vector<std::byte> block;
   for (const uint64_t slot : slots) append_param(block, slot);
   for (const uint64_t side : grid.programs)
-    if (binary.gpu.is_persistent) append_param(block, side);
+    if (takes_grid(binary.gpu)) append_param(block, side);
   for (const TensorMapSpec& map : binary.gpu.tensor_maps) {
     const TensorMapFacts facts = facts_of(map, slots);
     const auto rank = static_cast<size_t>(facts.rank);
@@ -144,38 +143,20 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
   const KernelBinary& binary = loaded.binary();
   if (range.first != 0 || range.count >= 0)
     throw Error(ErrorCode::unsupported, "a part of a grid cannot be launched on sim:" + target_.name);
-  if (binary.gpu.ranks_in_launch > 1) {
-    const RankArguments alone{grid, slots};
-    return launch_ranks(kernel, {&alone, 1}, stream);
-  }
   check_slots(binary, slots);
   const GpuGrid launched = gpu_grid(binary, grid, resident_blocks(binary, target_), "sim:" + target_.name);
-  submit(loaded, launched, launched.is_empty() ? std::vector<std::byte>() : parameters(binary, slots, launched),
-         stream);
-}
-
-void PtxDevice::launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) {
-  const auto& loaded = static_cast<const SimKernel&>(kernel);
-  const KernelBinary& binary = loaded.binary();
-  const int64_t resident = resident_blocks(binary, target_) * binary.gpu.ranks_in_launch;
-  const RankLaunch launch = rank_launch(binary, ranks, resident, "sim:" + target_.name);
-  const auto* table = reinterpret_cast<const std::byte*>(launch.table.data());
-  submit(loaded, launch.grid, {table, table + launch.table.size() * sizeof(uint64_t)}, stream);
-}
-
-void PtxDevice::submit(const SimKernel& kernel, const GpuGrid& grid, std::vector<std::byte> parameters, Stream stream) {
-  if (grid.is_empty()) return;
-  const int64_t shared = kernel.program().static_shared_bytes + kernel.binary().gpu.shared_bytes;
+  if (launched.is_empty()) return;
+  const int64_t shared = loaded.program().static_shared_bytes + binary.gpu.shared_bytes;
   if (shared > target_.shared_bytes)
-    throw Error(ErrorCode::out_of_resources,
-                fmt::format("kernel {}: {} bytes of shared memory, a block of {} has {}", kernel.binary().symbol,
-                            shared, target_.name, target_.shared_bytes));
-  streams_.add(stream, {[this, &kernel,
-                         launch = Launch{&kernel.program(), shape_of(kernel.binary(), grid), std::move(parameters)}] {
-                          if (world_->is_shared()) world_->add(index_, launch);
-                          else run(kernel, launch);
-                        },
-                        true});
+    throw Error(ErrorCode::out_of_resources, fmt::format("kernel {}: {} bytes of shared memory, a block of {} has {}",
+                                                         binary.symbol, shared, target_.name, target_.shared_bytes));
+  streams_.add(stream,
+               {[this, &loaded,
+                 launch = Launch{&loaded.program(), shape_of(binary, launched), parameters(binary, slots, launched)}] {
+                  if (world_->is_shared()) world_->add(index_, launch);
+                  else run(loaded, launch);
+                },
+                true});
 }
 
 void PtxDevice::run(const SimKernel& kernel, const Launch& launch) {
@@ -202,11 +183,15 @@ std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_thre
   return std::make_unique<PtxDevice>(target, num_threads, std::make_shared<SimWorld>(1), 0);
 }
 
-std::vector<std::unique_ptr<SimDevice>> make_sim_devices(std::string_view target, int count) {
-  const auto world = std::make_shared<SimWorld>(count);
-  std::vector<std::unique_ptr<SimDevice>> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(std::make_unique<PtxDevice>(target, 1, world, i));
+}  // namespace seqtile::sim
+
+namespace seqtile {
+
+std::vector<std::unique_ptr<PeerDevice>> make_sim_devices(std::string_view target, int count) {
+  const auto world = std::make_shared<sim::SimWorld>(count);
+  std::vector<std::unique_ptr<PeerDevice>> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(std::make_unique<sim::PtxDevice>(target, 1, world, i));
   return devices;
 }
 
-}  // namespace seqtile::sim
+}  // namespace seqtile

@@ -5,16 +5,15 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "jit/device/sim_devices.h"
 #include "jit/sim/exec/machine.h"
-#include "seqtile/device.h"
 
 namespace seqtile::sim {
 
 /// Kernels reach only memory that was allocated or registered. Allocated bytes that were never written are poisoned.
 /// One launch at a time, whatever its stream.
-class SimDevice : public Device {
+class SimDevice : public PeerDevice {
  public:
   /// Sets the name that reports use for the allocation that begins at `pointer`; without a name: "memory 1".
   virtual void name_memory(const void* pointer, std::string name) = 0;
@@ -22,8 +21,6 @@ class SimDevice : public Device {
   virtual void register_memory(std::string name, std::span<std::byte> memory) = 0;
   virtual void forget_memory() = 0;
   virtual Machine& machine() = 0;
-  /// Allocates memory that kernels of the world's other GPUs reach too. It is freed like other memory.
-  virtual void* allocate_for_peers(size_t bytes) = 0;
   virtual Options& options() = 0;
   virtual const LaunchProgress& progress() const = 0;
   /// The result of the newest launch, for a device alone. GPUs of a world run together; their launches only have
@@ -35,8 +32,5 @@ class SimDevice : public Device {
 /// finds a fault with throws Error driver (timeout: it did not end) with the first report; last_launch() has all.
 /// Errors: unsupported for other targets.
 std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_threads = 1);
-/// GPUs that reach each other's memory. Their launches, copies and fills are done when they are waited for, all GPUs at
-/// a time: see sim_world.h. Each GPU is used by a thread of its own.
-std::vector<std::unique_ptr<SimDevice>> make_sim_devices(std::string_view target, int count);
 
 }  // namespace seqtile::sim

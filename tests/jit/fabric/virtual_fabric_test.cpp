@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/device/gpu_launch.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
@@ -159,10 +160,8 @@ TEST_CASE("virtual fabric: what it cannot do is refused in one line", "[fabric][
       [](Device& device) { device.streams().begin_capture(device.streams().create()); });
   KernelBinary large = kernel_of("large");
   large.num_slots = 200;
-  refused(
-      "kernel large: 200 slots of each of 3 ranks and 0 tensor maps are more than the 4096 bytes of parameters that a "
-      "GPU takes",
-      [&](Device& device) { device.load(large); });
+  refused("kernel large: 609 slots and 0 tensor maps are more than the 4096 bytes of parameters that a GPU takes",
+          [&](Device& device) { device.load(large); });
   CHECK_THROWS_WITH(make_virtual_fabric(make_cpu_device(1), 2),
                     Catch::Contains("2 ranks cannot share") && Catch::Contains("which is no GPU; use threads"));
   for (const int size : {0, 17})
@@ -172,12 +171,46 @@ TEST_CASE("virtual fabric: what it cannot do is refused in one line", "[fabric][
 TEST_CASE("virtual fabric: blocks of all ranks run at once, or none", "[fabric][fault]") {
   const uint64_t slots[] = {1, 2};
   const std::vector<RankArguments> ranks(kRanks, {{4, 1, 1}, slots});
-  CHECK(rank_launch(kernel_of("fused"), ranks, 3, "a GPU").grid.blocks[0] == 3);
-  CHECK(rank_launch(kernel_of("fused"), ranks, 8, "a GPU").grid.blocks[0] == 6);
+  const KernelBinary fused = kernel_of("fused");
+  const JointArguments joint = joint_arguments(fused, ranks);
+  CHECK(joint.grid == Grid{kRanks * 4, 1, 1});
+  CHECK(gpu_grid(fused, joint.grid, 3, "a GPU").blocks[0] == 3);
+  CHECK(gpu_grid(fused, joint.grid, 8, "a GPU").blocks[0] == 6);
+  CHECK(gpu_grid(fused, joint.grid, 100, "a GPU").blocks[0] == 12);
   CHECK_THROWS_WITH(
-      rank_launch(kernel_of("fused"), ranks, 2, "a GPU"),
+      gpu_grid(fused, joint.grid, 2, "a GPU"),
       "kernel fused: 3 ranks wait for each other in one launch, a GPU runs 2 blocks at once; use fewer ranks "
       "or smaller blocks");
-  CHECK_THROWS_WITH(rank_launch(kernel_of("fused", 2), ranks, 8, "a GPU"),
+}
+
+TEST_CASE("joint arguments: ranks without slots or programs have empty rows", "[fabric]") {
+  const uint64_t slots[] = {1, 2};
+  const RankArguments ranks[] = {{}, {{2, 3, 1}, slots}};
+  const JointArguments joint = joint_arguments(kernel_of("fused"), ranks);
+  CHECK(joint.grid == Grid{kRanks * 6, 1, 1});
+  CHECK(joint.slots == std::vector<uint64_t>{0, 0, 0, 0, 0, 1, 2, 2, 3, 1, 0, 0, 0, 0, 0});
+  CHECK(gpu_grid(kernel_of("fused"), joint_arguments(kernel_of("fused"), {}).grid, 8, "a GPU").is_empty());
+}
+
+TEST_CASE("joint arguments: a wrong number of ranks or slots is refused", "[fabric][fault]") {
+  const uint64_t slots[] = {1, 2, 3};
+  const std::vector<RankArguments> ranks(kRanks, {{4, 1, 1}, slots});
+  CHECK_THROWS_WITH(joint_arguments(kernel_of("fused", 2), ranks),
                     "kernel fused: a launch of 3 ranks, it is compiled for 2");
+  CHECK_THROWS_WITH(joint_arguments(kernel_of("fused"), ranks),
+                    "kernel fused: 3 argument slots were given for a rank, it takes 2");
+  FakeCuda fake;
+  const auto gpu = fake_gpu();
+  const auto kernel = gpu->load(kernel_of("fused"));
+  CHECK_THROWS_WITH(gpu->launch(*kernel, {4, 1, 1}, slots), "kernel fused: 3 argument slots were given, it takes 15");
+}
+
+TEST_CASE("launch alone: the first rank's row is filled in", "[fabric]") {
+  FakeCuda fake;
+  const auto gpu = fake_gpu();
+  const auto kernel = gpu->load(kernel_of("fused"));
+  const uint64_t slots[] = {1, 2};
+  launch_alone(*gpu, *kernel, {4, 1, 1}, slots);
+  CHECK(table_of(fake.state().launches.back()) == std::vector<Row>{{1, 2, 4, 1, 1}, {}, {}});
+  CHECK(fake.state().launches.back().grid[0] == kRanks * 4);
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <latch>
 
+#include "jit/device/gpu_launch.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
 #include "tests/support/kernels/kernel_cases.h"

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "jit/base/hash.h"
+#include "jit/device/gpu_launch.h"
 #include "seqtile/compiler.h"
 
 namespace seqtile::testing {

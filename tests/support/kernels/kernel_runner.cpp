@@ -3,6 +3,7 @@
 #include "tests/support/kernels/kernel_runner.h"
 
 #include "autotune/engine/launch.h"
+#include "jit/device/gpu_launch.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/references/interpreter.h"
 
@@ -42,7 +43,7 @@ void KernelRunner::run(const autotune::Problem& problem) {
     for (size_t i = 0; i < specs.size(); ++i)
       autotune::append_workspace(call, memory[i].data(), specs[i].elements.value(problem.symbols));
     layout.finish(scalars, nullptr, call);
-    device_.launch(*kernel_, grid, call.block());
+    launch_alone(device_, *kernel_, grid, call.block());
     device_.streams().synchronize({});
     return;
   }

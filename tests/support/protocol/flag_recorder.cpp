@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "jit/fabric/core/virtual_device.h"
+#include "jit/device/device_wrapper.h"
 #include "jit/sim/device/sim_device.h"
 
 namespace seqtile::test {
@@ -29,7 +29,7 @@ FlagRecorder::FlagRecorder(const Protocol& protocol, kernels::seqpar::ExchangeSh
       ended_(static_cast<size_t>(shape_.world_size)) {}
 
 void FlagRecorder::watch(Channel& channel) {
-  auto* device = dynamic_cast<sim::SimDevice*>(&fabric::hardware_of(channel.fabric().device()));
+  auto* device = dynamic_cast<sim::SimDevice*>(&innermost(channel.fabric().device()));
   if (!device) return;
   const std::lock_guard lock(mutex_);
   is_watching_ = true;

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "jit/device/gpu_launch.h"
 #include "seqtile/builder.h"
 #include "seqtile/device.h"
 

@@ -1,6 +1,6 @@
-// jit/device/kernel.cpp -- see seqtile/device.h.
+// jit/device/gpu_launch.cpp -- see gpu_launch.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/device.h"
+#include "jit/device/gpu_launch.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -76,20 +76,37 @@ std::optional<GpuLaunch> parse_gpu_launch(std::string_view text) {
   }
 }
 
-GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_blocks, std::string_view device) {
+namespace {
+
+/// At most 2^63 programs.
+uint64_t count_of(const GpuGrid& grid) { return grid.programs[0] * grid.programs[1] * grid.programs[2]; }
+
+/// A grid in whole clusters: its programs, and a block for each. Errors: invalid_argument for grids that GPUs do not
+/// take.
+GpuGrid whole_clusters(const KernelBinary& binary, const Grid& grid, std::string_view device) {
   constexpr int64_t kMost[] = {INT32_MAX, 65535, 65535};
   const std::array<uint32_t, 3>& cluster = binary.gpu.cluster;
-  GpuGrid launched;
+  GpuGrid whole;
   for (size_t axis = 0; axis < 3; ++axis) {
     if (grid[axis] < 0 || grid[axis] > kMost[axis])
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("kernel {}: a grid of {} x {} x {} programs, {} takes at most {} x {} x {}",
                               binary.symbol, grid[0], grid[1], grid[2], device, kMost[0], kMost[1], kMost[2]));
-    launched.blocks[axis] = (static_cast<uint32_t>(grid[axis]) + cluster[axis] - 1) / cluster[axis] * cluster[axis];
-    launched.programs[axis] = launched.blocks[axis];
+    whole.blocks[axis] = (static_cast<uint32_t>(grid[axis]) + cluster[axis] - 1) / cluster[axis] * cluster[axis];
+    whole.programs[axis] = whole.blocks[axis];
   }
+  if (binary.gpu.is_persistent && count_of(whole) > INT32_MAX)
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} programs, {} takes at most {} in turn",
+                                                         binary.symbol, count_of(whole), device, INT32_MAX));
+  return whole;
+}
+
+}  // namespace
+
+GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_blocks, std::string_view device) {
+  GpuGrid launched = whole_clusters(binary, grid, device);
   if (launched.is_empty()) return launched;
-  const uint64_t all = launched.programs[0] * launched.programs[1] * launched.programs[2];  // at most 2^63
+  const uint64_t all = count_of(launched);
   const auto resident = static_cast<uint64_t>(std::max<int64_t>(resident_blocks, 0));
   if (binary.gpu.is_cooperative && !binary.gpu.is_in_order && all > resident)
     throw Error(ErrorCode::out_of_resources,
@@ -97,9 +114,6 @@ GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_
                             "shorter call",
                             binary.symbol, all, device, resident));
   if (!binary.gpu.is_persistent) return launched;
-  if (all > INT32_MAX)
-    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} programs, {} takes at most {} in turn",
-                                                         binary.symbol, all, device, INT32_MAX));
   const uint64_t ranks = binary.gpu.ranks_in_launch;
   if (resident < ranks && ranks > 1)
     throw Error(
@@ -107,35 +121,51 @@ GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_
         fmt::format("kernel {}: {} ranks wait for each other in one launch, {} runs {} blocks at once; use fewer "
                     "ranks or smaller blocks",
                     binary.symbol, ranks, device, resident));
-  const uint64_t whole = std::max<uint64_t>(resident / ranks / cluster[0] * cluster[0], cluster[0]);
-  launched.blocks = {static_cast<uint32_t>(std::min(whole, all) * ranks), 1, 1};
+  const uint64_t step = ranks * binary.gpu.cluster[0];
+  launched.blocks = {static_cast<uint32_t>(std::min(std::max(resident / step * step, step), all)), 1, 1};
   return launched;
 }
 
-void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots) {
-  if (slots.size() != binary.num_slots)
-    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
-                                                         binary.symbol, slots.size(), binary.num_slots));
+size_t num_launch_slots(const KernelBinary& binary) {
+  if (!takes_table(binary.gpu)) return binary.num_slots;
+  return binary.gpu.ranks_in_launch * (binary.num_slots + GpuGrid{}.programs.size());
 }
 
-RankLaunch rank_launch(const KernelBinary& binary, std::span<const RankArguments> ranks, int64_t resident_blocks,
-                       std::string_view device) {
-  if (ranks.size() > binary.gpu.ranks_in_launch)
+void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots) {
+  if (slots.size() != num_launch_slots(binary))
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
+                                                         binary.symbol, slots.size(), num_launch_slots(binary)));
+}
+
+JointArguments joint_arguments(const KernelBinary& binary, std::span<const RankArguments> ranks) {
+  const int64_t all_ranks = binary.gpu.ranks_in_launch;
+  if (static_cast<int64_t>(ranks.size()) > all_ranks)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: a launch of {} ranks, it is compiled for {}",
-                                                         binary.symbol, ranks.size(), binary.gpu.ranks_in_launch));
-  RankLaunch launch;
-  const size_t row = binary.num_slots + launch.grid.programs.size();
-  launch.table.resize(row * binary.gpu.ranks_in_launch);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (ranks[rank].slots.empty()) continue;
-    check_slots(binary, ranks[rank].slots);
-    const GpuGrid own = gpu_grid(binary, ranks[rank].grid, resident_blocks, device);
-    const auto programs = std::copy(ranks[rank].slots.begin(), ranks[rank].slots.end(),
-                                    launch.table.begin() + static_cast<std::ptrdiff_t>(rank * row));
-    std::copy(own.programs.begin(), own.programs.end(), programs);
-    if (!own.is_empty() && own.blocks[0] > launch.grid.blocks[0]) launch.grid = own;
+                                                         binary.symbol, ranks.size(), all_ranks));
+  JointArguments joint{{0, 1, 1}, std::vector<uint64_t>(num_launch_slots(binary))};
+  auto row = joint.slots.begin();
+  for (const RankArguments& rank : ranks) {
+    const auto next = row + static_cast<std::ptrdiff_t>(binary.num_slots + rank.grid.size());
+    if (!rank.slots.empty()) {
+      if (rank.slots.size() != binary.num_slots)
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("kernel {}: {} argument slots were given for a rank, it takes {}", binary.symbol,
+                                rank.slots.size(), binary.num_slots));
+      const GpuGrid own = whole_clusters(binary, rank.grid, "a GPU");
+      std::ranges::copy(own.programs, std::ranges::copy(rank.slots, row).out);
+      joint.grid[0] = std::max(joint.grid[0], all_ranks * static_cast<int64_t>(count_of(own)));
+    }
+    row = next;
   }
-  return launch;
+  return joint;
+}
+
+void launch_alone(Device& device, const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots,
+                  Stream stream, GridRange range) {
+  if (!takes_table(kernel.binary().gpu)) return device.launch(kernel, grid, slots, stream, range);
+  const RankArguments first{grid, slots};
+  const JointArguments joint = joint_arguments(kernel.binary(), {&first, 1});
+  device.launch(kernel, joint.grid, joint.slots, stream, range);
 }
 
 }  // namespace seqtile
