@@ -2046,7 +2046,7 @@ class BadInput(Cli):
             file.write(b"abc")
         os.chmod(folder + "/artifacts.key", 0o600)
         env = dict(self.env, SEQTILE_CONFIG_DIR=folder)
-        step = r"first mend the key file .*short_key/artifacts\.key: 32 bytes are needed, it has 3; remove it: a new one is made"
+        step = r"first correct the key file .*short_key/artifacts\.key: 32 bytes are needed, it has 3; remove it: a new one is made"
         for code, command in ((1, ["cache", "check"]), (1, ["prove", *self.model_flags]), (0, ["explain", *LINEAR, "--length", "40"])):
             run = self.seqtile(*command, *self.stores, env=env)
             self.assertEqual(run.code, code, run.out + run.err)
@@ -2068,7 +2068,7 @@ class BadInput(Cli):
             self.assertIn(f"--artifacts {home}/.cache/seqtile/artifacts.db: {home} is not a folder", run.err)
             run = self.seqtile("prove", *self.model_flags, "--cache", "tuning.db", env=env)
             self.assertEqual(run.code, 1, run.out + run.err)
-            self.assertRegex(run.out, f"no binary.*first mend the key file {home}/.config/seqtile/artifacts.key: {home} is not a folder")
+            self.assertRegex(run.out, f"no binary.*first correct the key file {home}/.config/seqtile/artifacts.key: {home} is not a folder")
             run = self.seqtile("cache", "build", "--cache", "tuning.db", env=env)
             self.assert_line(run, 2, f"--artifacts {home}/.cache/seqtile/artifacts.db: {home} is not a folder; set")
 

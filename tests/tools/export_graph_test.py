@@ -171,8 +171,8 @@ class ExportGraph(unittest.TestCase):
         finally:
             del sys.path[:2], sys.modules["own"]
         for name, step in [
-            ("mistyped", "the model's own code is at fault: mend that line"),
-            ("lacks", "the model's own code is at fault: mend that line"),
+            ("mistyped", "the model's own code is at fault: correct that line"),
+            ("lacks", "the model's own code is at fault: correct that line"),
             ("refuses", "the model's own code refuses the call: that line says what it wants"),
             ("asserts", "the model's own code refuses the call: that line says what it wants"),
             ("of_a_library", ""),
@@ -203,7 +203,7 @@ class ExportGraph(unittest.TestCase):
             ([":tiny"], "MODULE:FUNCTION"),
             (["model:"], "MODULE:FUNCTION"),
             (["absent:tiny"], "module absent cannot be imported: ModuleNotFoundError"),
-            (["broken:tiny"], "not [31m today; mend the module there"),
+            (["broken:tiny"], "not [31m today; correct the module there"),
             (["broken:tiny"], "module broken cannot be imported at broken.py:1, `raise"),
             (["needs:tiny"], "package no_such_package is missing"),
             (["model:none"], "module model has no function none"),

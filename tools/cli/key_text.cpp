@@ -60,7 +60,7 @@ std::string next_build(const Options& options) {
 std::string build_step(const Options& options, cache::ArtifactDb& artifacts) {
   const std::string path = artifacts_path(options), status = artifacts.status();
   // Without a key no binary can be read or stored, whatever the file has.
-  if (status.starts_with(cache::kKeyProblem)) return "first mend the " + status;
+  if (status.starts_with(cache::kKeyProblem)) return "first correct the " + status;
   const int64_t others = artifacts.count_others();
   const std::string held = fmt::format("{} has {} under another key", path, format_counted(others, "binary"));
   if (can_be_written(path)) return (others > 0 ? held + "; run " : "run ") + next_build(options);

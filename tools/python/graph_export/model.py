@@ -34,7 +34,7 @@ def load_factory(factory):
         stop(f"{factory}: module {module} cannot be imported: {why}")
     except (Exception, SystemExit) as error:  # the module's own code may raise anything  # pylint: disable=broad-except
         is_own = place_of(error) or isinstance(error, SyntaxError)
-        step = "mend the module there" if is_own else "give one of this folder or an installed one"
+        step = "correct the module there" if is_own else "give one of this folder or an installed one"
         stop(f"{factory}: module {module} cannot be imported{place_of(error)}: {reason(error)}; {step}")
     if not callable(make):
         known = [name for name, value in vars(sys.modules[module]).items() if callable(value)]

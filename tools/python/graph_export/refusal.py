@@ -103,7 +103,7 @@ def own_fault(error):
     if re.search(r"\b(raise|assert)\b", last.line or ""):
         return "the model's own code refuses the call: that line says what it wants"
     is_mistake = isinstance(error, (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError))
-    return "the model's own code is at fault: mend that line" if is_mistake and "NoneType" not in str(error) else ""
+    return "the model's own code is at fault: correct that line" if is_mistake and "NoneType" not in str(error) else ""
 
 
 def cause(error, tracer):
