@@ -1,9 +1,8 @@
 // autotune/call_sizes.h -- the sizes of a call: of its tensors, and of their memory.
 // SPDX-License-Identifier: Apache-2.0
-//
-// call_symbols() of seqtile/op.h gives the symbols of the representative call at a length.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,6 +10,9 @@
 
 namespace seqtile::autotune {
 
+/// Values of Schema::symbols, then of Schema::scalars, in the representative call at `length`.
+/// Errors: invalid_argument if OpDef::symbols returns another number of values.
+std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, const Schema& schema, int64_t length);
 /// A dimension's size in a call with these symbols, of which the last may be missing.
 /// Errors: invalid_argument on a dimension that is no symbol of the schema.
 int64_t size_of(const Dim& dim, const Schema& schema, std::span<const int64_t> symbols);

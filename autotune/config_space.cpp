@@ -108,11 +108,4 @@ std::string ConfigSpace::hash() const {
   return sha256_hex(all);
 }
 
-std::string form_of(const Config& config) {
-  std::string form;
-  for (const auto& [name, value] : config.values())
-    if (const auto* text = std::get_if<std::string>(&value)) form += *text + '\n';
-  return form;
-}
-
 }  // namespace seqtile::autotune

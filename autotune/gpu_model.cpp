@@ -1,6 +1,6 @@
-// autotune/gpu_model.cpp -- see seqtile/op.h.
+// autotune/gpu_model.cpp -- see gpu_model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/op.h"
+#include "autotune/gpu_model.h"
 
 #include <algorithm>
 #include <cmath>

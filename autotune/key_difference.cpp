@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/key_difference.h"
 
+#include "cache/nearest_key.h"
+
 #include <algorithm>
 
 namespace seqtile::autotune {

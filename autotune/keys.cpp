@@ -1,8 +1,9 @@
-// autotune/keys.cpp -- the keys of tuning records and of binaries.
+// autotune/keys.cpp -- see keys.h.
 // SPDX-License-Identifier: Apache-2.0
+#include "autotune/keys.h"
+
 #include "jit/base/hash.h"
 #include "seqtile/compiler.h"
-#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

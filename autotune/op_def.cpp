@@ -1,6 +1,6 @@
-// autotune/op_def.cpp -- see seqtile/op.h.
+// autotune/op_def.cpp -- see op_def.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/op.h"
+#include "autotune/op_def.h"
 
 #include "autotune/kernel_name.h"
 #include "jit/base/hash.h"
@@ -67,6 +67,13 @@ double predicted_us(const OpDef& op, const Workload& workload, const Config& con
                     const Target& target) {
   if (target.is_gpu() && op.gpu_work) return predict_us(op.gpu_work(workload, config, length, target), target.gpu);
   return op.predict_us(workload, config, length, target);
+}
+
+std::string form_of(const Config& config) {
+  std::string form;
+  for (const auto& [name, value] : config.values())
+    if (const auto* text = std::get_if<std::string>(&value)) form += *text + '\n';
+  return form;
 }
 
 namespace {

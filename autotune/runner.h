@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/gpu_model.h"
 #include "seqtile/op.h"
 
 namespace seqtile::autotune {

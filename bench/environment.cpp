@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "autotune/engine/usable.h"
+#include "autotune/keys.h"
 #include "bench/peers/onednn.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"

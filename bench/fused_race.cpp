@@ -8,6 +8,7 @@
 
 #include "autotune/call/call_values.h"
 #include "bench/stats.h"
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/error.h"
 #include "seqtile/seqpar.h"
 

@@ -1,12 +1,12 @@
-// cache/nearest_key.cpp -- explains a missing record by the fields in which the nearest stored key differs.
+// cache/nearest_key.cpp -- see nearest_key.h.
 // SPDX-License-Identifier: Apache-2.0
+#include "cache/nearest_key.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-
-#include "seqtile/stores.h"
 
 namespace seqtile::cache {
 namespace {

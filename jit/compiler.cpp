@@ -1,6 +1,6 @@
 // jit/compiler.cpp -- the spine: every stage in order, one line each; see seqtile/compiler.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/compiler.h"
+#include "jit/compiler.h"
 
 #include <mutex>
 

@@ -33,7 +33,7 @@ PUBLIC = {"error.h": "jit/base", "tensor.h": "jit/base", "target.h": "jit/device
           "fabric.h": "jit/fabric", "mpi_fabric.h": "jit/fabric", "stores.h": "cache", "op.h": "autotune",
           "engine.h": "autotune", "tuner.h": "autotune", "operation.h": "kernels/op", "kernel.h": "kernels/op",
           "ops/rows.h": "kernels/act", "ops/linear.h": "kernels/linear", "ops/attention.h": "kernels/attention",
-          "ops/ranks.h": "kernels/seqpar", "seqpar.h": "kernels/seqpar", "operations.h": "kernels",
+          "ops/ranks.h": "kernels/seqpar", "ops/collectives.h": "kernels/seqpar", "seqpar.h": "kernels/seqpar", "operations.h": "kernels",
           "model.h": "models/file"}
 SPINES = {"jit/compiler.cpp", "jit/simulation.h", "jit/simulation.cpp", "jit/device/device.cpp",
           "jit/device/device_profile.cpp", "jit/fabric/transport/cuda_fabric.cpp", "autotune/engine.cpp",

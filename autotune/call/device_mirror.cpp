@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "jit/base/assert.h"
 #include "jit/simulation.h"
 #include "seqtile/error.h"
 

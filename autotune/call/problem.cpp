@@ -11,6 +11,7 @@
 
 #include "autotune/call/call_values.h"
 #include "autotune/call_sizes.h"
+#include "autotune/op_def.h"
 #include "jit/base/machine_memory.h"
 #include "seqtile/error.h"
 

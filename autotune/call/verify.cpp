@@ -12,6 +12,7 @@
 
 #include "autotune/call/call_values.h"
 #include "autotune/call_sizes.h"
+#include "jit/base/assert.h"
 #include "jit/base/tensor_runs.h"
 #include "jit/device/gpu_launch.h"
 #include "jit/simulation.h"

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include "autotune/engine/handle_state.h"
+#include "autotune/keys.h"
+#include "autotune/nearest_bucket.h"
 #include "jit/base/log.h"
 #include "seqtile/error.h"
 

@@ -7,6 +7,7 @@
 #include <future>
 #include <thread>
 
+#include "autotune/keys.h"
 #include "jit/base/forever.h"
 #include "jit/base/log.h"
 #include "seqtile/compiler.h"

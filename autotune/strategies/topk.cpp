@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "autotune/op_def.h"
 #include "autotune/strategies/strategies.h"
 #include "seqtile/op.h"
 

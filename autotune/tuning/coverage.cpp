@@ -6,6 +6,9 @@
 // timed.
 #include <algorithm>
 
+#include "autotune/call/problem.h"
+#include "autotune/call_sizes.h"
+#include "autotune/op_def.h"
 #include "autotune/tuning/session.h"
 #include "seqtile/error.h"
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "autotune/keys.h"
+#include "autotune/op_def.h"
 #include "autotune/tuning/session.h"
 #include "autotune/worker/stats.h"
 #include "jit/base/log.h"

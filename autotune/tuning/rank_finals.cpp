@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "autotune/op_def.h"
 #include "autotune/tuning/session.h"
 #include "autotune/worker/rank_group.h"
 #include "autotune/worker/stats.h"

@@ -4,6 +4,7 @@
 
 #include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
+#include "autotune/gpu_model.h"
 #include "jit/sim/device/counted_launch.h"
 #include "seqtile/compiler.h"
 

@@ -1,6 +1,7 @@
 // autotune/worker/count.h -- the work of one program of a small call, counted by the PTX machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "autotune/gpu_model.h"
 #include "seqtile/op.h"
 
 namespace seqtile::autotune {

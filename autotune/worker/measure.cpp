@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "autotune/gpu_model.h"
 #include "autotune/worker/stats.h"
 #include "jit/device/capture.h"
 #include "jit/device/gpu_launch.h"

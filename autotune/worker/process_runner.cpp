@@ -11,7 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
+#include "autotune/keys.h"
+#include "autotune/op_def.h"
+#include "jit/base/assert.h"
 #include "jit/base/log.h"
 #include "jit/device/gpu_launch.h"
 #include "seqtile/compiler.h"

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/assert.h"
 #include "jit/fabric/core/agreement.h"
 #include "seqtile/error.h"
 

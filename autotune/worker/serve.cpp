@@ -7,6 +7,7 @@
 #include <fstream>
 #include <new>
 
+#include "autotune/gpu_model.h"
 #include "autotune/worker/count.h"
 #include "autotune/worker/rank_race.h"
 #include "jit/base/env.h"

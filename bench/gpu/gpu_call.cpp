@@ -3,10 +3,13 @@
 #include "bench/gpu/gpu_call.h"
 
 #include "autotune/call/call_values.h"
+#include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
+#include "autotune/op_def.h"
 #include "seqtile/compiler.h"
 
 namespace seqtile::bench {
+
 GpuCall::GpuCall(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length) : length_(length) {
   symbols_ = autotune::call_symbols(op, handle.workload(), handle.schema(), length);
   tensors_ = autotune::describe_args(handle.schema(), symbols_);

@@ -9,6 +9,7 @@
 #include "bench/environment.h"
 #include "bench/fused_race.h"
 #include "bench/suites.h"
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/error.h"
 #include "seqtile/seqpar.h"
 

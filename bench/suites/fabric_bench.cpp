@@ -13,7 +13,7 @@
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "seqtile/error.h"
-#include "seqtile/ops/ranks.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/seqpar.h"
 
 namespace seqtile::bench {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "autotune/engine/index_check.h"
+#include "autotune/keys.h"
 #include "bench/operands.h"
 #include "bench/stats.h"
 #include "bench/suites.h"

@@ -16,6 +16,7 @@
 
 #include "bench/fused_race.h"
 #include "bench/suites.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/ranks.h"
 

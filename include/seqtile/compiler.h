@@ -25,10 +25,6 @@ bool can_compile_for(const Target& target);
 /// works (docs/env.md), else `target` as it is: the driver compiles the PTX.
 Target assembled(Target target, std::string_view arch = {});
 
-/// Whether `binary`, which may come from a store, is what compile() gives for `target`: its name, and for GPUs stage
-/// and architecture.
-bool is_made_for(const KernelBinary& binary, const Target& target);
-
 /// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen
 /// <n>".
 std::string_view toolchain_version();

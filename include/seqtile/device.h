@@ -280,8 +280,6 @@ const std::vector<DeviceProfile>& device_profiles();
 /// A profile by its name, or by a target that stands for one: "sm_90a" for h200, "sm_80" for a100. Null: there is none.
 const DeviceProfile* find_profile(std::string_view name);
 
-/// A device that compiles for the profile and loads binaries to look at them. Launching and memory throw unsupported.
-std::unique_ptr<Device> make_profile_device(const DeviceProfile& profile);
 /// The profile that `device` stands for; null for a device that can launch.
 const DeviceProfile* profile_of(const Device& device);
 

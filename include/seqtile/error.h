@@ -1,9 +1,8 @@
-// include/seqtile/error.h -- the one exception type and the assertion macro.
+// include/seqtile/error.h -- the one exception type.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kind of failure decides the form: the caller or the machine at fault -> throw Error; our own bug ->
-// SEQTILE_ASSERT (throws `internal` with file and line); an expected absence -> std::optional or false; a failed
-// candidate -> data.
+// The kind of failure decides the form: the caller or the machine at fault, or our own bug (`internal`, with file and
+// line) -> throw Error; an expected absence -> std::optional or false; a failed candidate -> data.
 // Nothing is thrown through LLVM, CUDA or SQLite frames, thread entries or destructors.
 #pragma once
 #include <stdexcept>
@@ -47,9 +46,4 @@ decltype(auto) name_errors(std::string_view subject, Call&& call) {
   }
 }
 
-[[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
-
 }  // namespace seqtile
-
-#define SEQTILE_ASSERT(condition) \
-  ((condition) ? static_cast<void>(0) : ::seqtile::assertion_failed(#condition, __FILE__, __LINE__))

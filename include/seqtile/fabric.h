@@ -123,18 +123,18 @@ std::unique_ptr<Fabric> survivors_of(Fabric& fabric, std::chrono::nanoseconds ti
 // make_cuda_fabric() puts ranks on several GPUs of one machine, which reach each other's memory. It is not proven yet:
 // it has run against a library that plays the driver, never on a machine with several GPUs.
 
-/// Collective: gives each rank of `hosts` (threads of a process, or processes, also those of MPI) a GPU of its own;
-/// this rank gets cuda:`gpu`. Threads reach peers by peer access, processes by CUDA's memory handles. The kind names
-/// the code, "cuda:sm_90a". Kernels wait for each other, so no two ranks share a GPU. If a process dies, its peers
-/// learn it from the channel's timeout.
-/// Errors, on all ranks alike: driver (there is none, or no such GPU), unsupported (GPUs that cannot reach each other,
-/// some ranks in one process and some not), invalid_argument (GPUs of different kinds, two ranks on one).
-std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> hosts, int gpu);
+/// Collective: gives each rank of `host_fabric` (threads of a process, or processes, also those of MPI) a GPU of its
+/// own; this rank gets cuda:`gpu`. Threads reach peers by peer access, processes by CUDA's memory handles. The kind
+/// names the code, "cuda:sm_90a". Kernels wait for each other, so no two ranks share a GPU. If a process dies, its
+/// peers learn it from the channel's timeout. Errors, on all ranks alike: driver (there is none, or no such GPU),
+/// unsupported (GPUs that cannot reach each other, some ranks in one process and some not), invalid_argument (GPUs of
+/// different kinds, two ranks on one).
+std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> host_fabric, int gpu);
 
 // A Channel is the memory that fused launches of one stream share with peers: flags, staging, abort words.
 //
 // Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
-// through the control block (seqtile/abi.h). Any thread may use a channel, one at a time. A graph holds the
+// through the control block (docs/seqpar/protocol.md). Any thread may use a channel, one at a time. A graph holds the
 // addresses of the memory that the channel had when it was captured: reset() makes it void.
 
 struct ChannelOptions {
@@ -208,7 +208,7 @@ class Channel {
   void check();
 
  private:
-  std::array<int64_t, channel::num_words> read_block();
+  std::vector<int64_t> read_block();
   int64_t read_abort_word();
   std::string name_of(const AbortRecord& record) const;
   void renew_memory(const ChannelOptions& options, uint64_t epoch);

@@ -32,8 +32,6 @@ struct RopeForm {
   friend bool operator==(const RopeForm&, const RopeForm&) = default;
 };
 
-/// The frequency of each pair in turns per position, for sequences of up to `length` positions.
-std::vector<double> rope_frequencies(const RopeForm& form, int64_t length);
 /// Whether the frequencies depend on the length. If so, every call needs a newly filled table.
 bool depends_on_length(const RopeForm& form);
 /// Fills the table of the operation rope (seqtile/ops/rows.h). Errors: as kernels::fill_rope_table().

@@ -74,11 +74,6 @@ constexpr Bucket bucket(int64_t length) { return bucket_at(bucket_index(length))
 /// Errors: invalid_argument unless 1 <= lo <= hi <= kMaxLength.
 std::vector<Bucket> buckets(int64_t lo, int64_t hi);
 
-/// Position of the bucket whose record serves the bucket at `index` where that has none: the nearest on the ladder, the
-/// longer one of two. A kernel tuned for more rows loses less than one tuned for fewer. Engine and `explain` call this
-/// one function.
-std::optional<int64_t> nearest_recorded(int64_t index, const std::function<bool(int64_t)>& is_recorded);
-
 // Fields are named values in canonical order: an operation's static fields, or a configuration.
 //
 // A value is found by its name, never by its position. json() is canonical (keys sorted, no spaces), so that equal
@@ -161,9 +156,6 @@ class ConfigSpace {
   std::vector<ConfigSpace> alternatives_;
 };
 
-/// The form of a configuration: the values of its text parameters, one a line, in the order of the parameters' names.
-std::string form_of(const Config& config);
-
 // GpuWork says what a launch's programs do on a GPU; predict_us() makes a time of it, for ranking, not for reports.
 //
 // The model is a roofline. A multiprocessor is limited by tensor cores, instruction issue, shared memory, L2, and by
@@ -192,23 +184,6 @@ struct GpuWork {
   int64_t stages = 1;            ///< turns whose loads are in flight together
   double meeting_cycles = 0;     ///< per turn, in which blocks of a cluster wait for each other
 };
-
-/// Counts of the PTX machine for one whole program.
-struct ProgramCounts {
-  double warp_instructions = 0, global_sectors = 0, shared_wavefronts = 0;
-
-  void add(const ProgramCounts& other, double weight);
-};
-
-/// Replaces the estimates in `work` by counts; negative counts become 0.
-void apply_counts(const ProgramCounts& counts, GpuWork& work);
-
-/// True if products of `rows` rows may use wgmma: the target has it, elements have two bytes, and each group of four
-/// warps gets a multiple of 64 rows. The code generator may still decide otherwise.
-bool may_use_wgmma(const Target& target, DType dtype, int64_t rows, int64_t num_warps);
-
-/// Number of programs that one multiprocessor holds at once; 0 if not even one fits.
-int64_t resident_programs(const GpuWork& work, const GpuFacts& gpu);
 
 /// Predicted microseconds of a launch; infinity if a program does not fit a multiprocessor.
 double predict_us(const GpuWork& work, const GpuFacts& gpu);
@@ -389,14 +364,6 @@ class Registry {
  private:
   std::vector<std::unique_ptr<OpDef>> ops_;
 };
-
-/// Values of Schema::symbols, then of Schema::scalars, in the representative call at `length`.
-/// Errors: invalid_argument if OpDef::symbols returns another number of values.
-std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, const Schema& schema, int64_t length);
-
-/// Predicted microseconds by the operation's model for the target; only the order matters.
-double predicted_us(const OpDef& op, const Workload& workload, const Config& config, int64_t length,
-                    const Target& target);
 
 /// Builds and verifies the kernel of one configuration; its name is kernel_name(). Errors: compile_failed.
 std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,

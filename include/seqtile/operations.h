@@ -3,6 +3,7 @@
 #pragma once
 #include "seqtile/engine.h"
 #include "seqtile/ops/attention.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/ops/rows.h"

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,30 +40,6 @@ int64_t most_rows(RowLayout layout, int64_t length, int world_size);
 int64_t position_of_row(RowLayout layout, int rank, int64_t row, int64_t length, int world_size);
 /// Writes the positions of all rows of a rank, as `Rope` takes them. Requires: as many as the rank owns.
 void fill_positions(RowLayout layout, int rank, int64_t length, int world_size, std::span<int32_t> positions);
-
-/// The rank that owns a row of the sequence, and which of its rows it is.
-struct RowPlace {
-  int rank;
-  int64_t row;
-};
-RowPlace place_of_row(RowLayout layout, int64_t position, int64_t length, int world_size);
-
-/// A rank's rows: `num_first` from position `first` on, the rest of `num_rows` from position `second` on. T is a
-/// number, or a Var of a kernel.
-template <class T>
-struct RowPieces {
-  T first, num_first, second, num_rows;
-};
-
-template <class T>
-RowPieces<T> pieces_of(RowLayout layout, T rank, T length, int world_size) {
-  const int64_t chunks = layout == RowLayout::zigzag ? 2 * world_size : world_size;
-  const auto begin = [&](T chunk) { return chunk * length / chunks; };
-  T first = begin(rank), end = begin(rank + int64_t{1}), num_first = end - first;
-  if (layout == RowLayout::contiguous) return {first, num_first, end, num_first};
-  T mirrored = rank * int64_t{-1} + (chunks - 1), second = begin(mirrored), last = begin(mirrored + int64_t{1});
-  return {first, num_first, second, num_first + (last - second)};
-}
 
 inline constexpr std::array<std::string_view, 8> kFabricNames = {
     "threads", "processes", "sim:sm_80", "sim:sm_90a", "virtual:sm_80", "virtual:sm_90a", "cuda:sm_80", "cuda:sm_90a"};
@@ -99,9 +76,6 @@ inline Ranks ranks_of(const autotune::Workload& w) {
   return {w.fields.get_int("world_size", 0), w.fields.get_string("fabric", "")};
 }
 inline Ranks ranks_of(const Fabric& fabric) { return {fabric.world_size(), fabric.kind()}; }
-inline RowLayout layout_of(const autotune::Workload& w) {
-  return w.fields.get_string("layout", "contiguous") == "zigzag" ? RowLayout::zigzag : RowLayout::contiguous;
-}
 
 // Tensors may have a rank's own rows, or the columns of its own heads.
 
@@ -136,20 +110,6 @@ class CutTensors : public TensorVisitor<CutTensors<Visitor>> {
   std::array<Cut, kMost> cuts_;
   const size_t count_;
 };
-
-/// No tensor of the operation has the rows of all ranks: the tensor `sequence` [length], of which only the size is
-/// read, says how many there are.
-bool needs_sequence(const autotune::Schema& schema);
-Tensor sequence_tensor(int64_t length);
-
-/// The tensors of a call with `length` rows of all ranks, without the channel's.
-template <class Op>
-Call pack_rows(const Op& op, const typename Op::Args& args, int64_t length) {
-  Call call = pack(op, args);
-  call.length = length;
-  if (needs_sequence(schema_of(op).schema)) call.add(sequence_tensor(length));
-  return call;
-}
 
 // Heads and GroupedHeads give the columns of a row that belong to a rank's heads. T is a number, or a Var of a kernel
 // whose builder is `b`.
@@ -220,24 +180,6 @@ class GroupedHeads {
   std::array<int64_t, 2> most_columns_;
 };
 
-// prepare_on_all() prepares one operation on all ranks: static arguments agree, plans look alike.
-//
-// What a configuration puts on the wire must be the same on every rank, whatever their caches hold. So rank 0's
-// choices for all buckets go to every rank; where a rank's own one looks the same it stays, as it is tuned for the
-// rank's shape; else rank 0's takes its place. Calls are served by these alone from then on.
-
-/// Collective, between calls; `op_id` is the operation's on the channel, which gets the room that the operation needs.
-/// `shares`: the fields by which ranks may differ.
-/// Errors, the same on all ranks: invalid_argument (a static argument is not rank 0's; the operation is for another
-/// fabric), or as Engine::prepare and Channel::reserve.
-Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
-                      Channel& channel, int64_t op_id);
-
-/// Collective: waits for the launches of the channel, which use the plans, and lets the engine take over what its
-/// stores hold now. Errors, the same on all ranks: those of Engine::refresh() and of the device on the first rank that
-/// has one.
-void refresh_on_all(Engine& engine, Channel& channel);
-
 // FusedHandle is a prepared operation of one rank, with its channel.
 //
 //   Channel channel(fabric, 8192);                                                    // collective; rows at most
@@ -247,46 +189,8 @@ void refresh_on_all(Engine& engine, Channel& channel);
 // The engine's device is the fabric's. All ranks prepare and call the operations of a channel in the same order, and
 // call them from one stream.
 
-/// Needs of a channel for calls of these operations with up to `capacity` rows of all ranks. Errors: invalid_argument
-/// on an operation that the registry lacks or that is not one over ranks.
-ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
-                               int64_t capacity);
-
-/// The arguments of which a rank has its own rows or its own heads' columns.
-class CutArgs {
- public:
-  CutArgs() = default;
-  CutArgs(const Handle& handle, const Fabric& fabric);
-
-  /// Errors: invalid_argument where the length is above the channel's capacity, or a tensor of own rows or own columns
-  /// has not those that this rank owns, or lies in an output, but not as those.
-  void check_call(const Channel& channel, std::span<const Tensor> tensors, int64_t length) const;
-  /// Errors: invalid_argument where the capacity is above the channel's, or a tensor of own rows or columns has fewer
-  /// than this rank owns at some length up to it, or lies in an output.
-  void check_capture(const Channel& channel, std::span<const Tensor> tensors, int64_t capacity) const;
-  bool needs_sequence() const { return needs_sequence_; }
-
- private:
-  struct Arg {
-    size_t place;
-    std::string name;
-    int64_t columns = -1;  ///< own ones; -1: all
-    bool has_own_rows = false;
-  };
-  struct InPlace {
-    size_t input, output;
-    std::string input_name, output_name;
-  };
-  void check_columns(std::span<const Tensor> tensors) const;
-  const InPlace* overlapping(std::span<const Tensor> tensors) const;
-
-  std::vector<Arg> args_;
-  std::vector<InPlace> in_place_;  ///< inputs of own rows that may lie in an output of all rows
-  size_t num_args_ = 0;
-  bool needs_sequence_ = false;
-  RowLayout layout_ = RowLayout::contiguous;
-  int rank_ = 0, world_size_ = 1;
-};
+/// Checks of arguments, inside the library.
+class CutArgs;
 
 /// A prepared operation of one rank by its workload; FusedHandle is the same by its type.
 class RankHandle {
@@ -295,25 +199,29 @@ class RankHandle {
   /// their shares of the weights, the fields `shares`. Every length is served by what looks on the wire like rank 0's
   /// choice. The engine's miss policy has its say here alone: `background` serves as `nearest` does, and `tune` as
   /// `strict`, since a rank that tunes would leave its peers waiting. The channel outlives the handle.
-  /// Errors: as prepare_on_all().
+  /// Errors, the same on all ranks: invalid_argument (a static argument is not rank 0's; the operation is for another
+  /// fabric), or as Engine::prepare and Channel::reserve.
   RankHandle(Engine& engine, autotune::Workload workload, std::span<const std::string_view> shares, Channel& channel);
   /// Collective, between calls: takes over what the stores of the engines hold now. Errors: as before; then the plans
   /// stay as they were.
   void refresh(Engine& engine);
 
   /// One launch; a length of 0 takes part too. `call`: all tensors of the schema but the channel's.
-  /// Errors: as Handle's call, CutArgs::check_call(), and Channel::check_stream(). What peers do wrong shows in
-  /// Channel::abort_record(), and as NaN in the outputs.
+  /// Errors: as Handle's call, and invalid_argument where the length is above the channel's capacity, where a tensor of
+  /// own rows or own columns has not those that this rank owns, or lies in an output but not as those, or where earlier
+  /// calls were on another stream. What peers do wrong shows in Channel::abort_record(), and as NaN in the outputs.
   void operator()(Call call, Stream stream = {}) const;
   /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
   void call_as(int64_t capacity, Call call, Stream stream = {}) const;
   /// Handle::capture: one launch for every length from 0 up to the call's, each replay an epoch of the channel like any
   /// call. Tensors of own rows have most_rows() of that length on every rank, as a rank may own more rows at one length
   /// than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
-  /// CutArgs::check_capture().
+  /// invalid_argument where the capacity is above the channel's, or a tensor of own rows or columns has fewer than this
+  /// rank owns at some length up to it, or lies in an output.
   [[nodiscard]] std::shared_ptr<const void> capture(Call call, const int64_t* device_length, Stream stream) const;
   const Handle& handle() const { return handle_; }
-  bool needs_sequence() const { return cut_.needs_sequence(); }
+  /// Sets the rows of all ranks, and adds the tensor that says it where no other one does.
+  void set_length(Call& call, int64_t length) const;
 
  private:
   void add_channel(Call& call) const;
@@ -323,7 +231,7 @@ class RankHandle {
   Channel* channel_;
   int64_t op_id_;  ///< tells operations apart whose static arguments are the same
   Handle handle_;
-  CutArgs cut_;
+  std::shared_ptr<const CutArgs> cut_;
 };
 
 template <class Op>
@@ -356,8 +264,7 @@ class FusedHandle {
   }
   Call pack(const typename Op::Args& args, int64_t length) const {
     Call call = kernels::pack(op_, args);
-    call.length = length;
-    if (rank_.needs_sequence()) call.add(sequence_tensor(length));
+    rank_.set_length(call, length);
     return call;
   }
 

@@ -152,10 +152,6 @@ class TuningStore {
   virtual Counters counters() const = 0;
 };
 
-/// Names the fields in which `wanted` differs from the nearest stored key (the one with the fewest differing fields),
-/// e.g. "workload.threads: 2 wanted, 4 stored". Returns an empty list if the file has no record.
-std::vector<std::string> nearest_key_difference(TuningStore& store, const TuningKey& wanted);
-
 // An ArtifactDb keeps compiled binaries in SQLite, per user, under a keyed MAC.
 //
 // `artifacts.db` holds machine code, so it is authenticated: every row carries a BLAKE2b MAC under a random key that

@@ -2,14 +2,13 @@
 // ask of the compiler.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver's answers and the profiles of GPUs that are not here (DeviceProfile) both end in GpuFacts. key_facts()
-// alone decides which of these facts enter a key, so that a decision made with a profile is found on the GPU itself.
+// The driver's answers and the profiles of GPUs that are not here (DeviceProfile) both end in GpuFacts. Few of
+// these facts enter a key, so that a decision made with a profile is found on the GPU itself.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace seqtile {
@@ -32,18 +31,6 @@ struct GpuFacts {
   double f32_tflops = 0;
   std::string mig = "none";  ///< MIG profile, "1g.18gb"
 };
-
-/// Fills in peak rates that are 0 from multiprocessors, clock and compute capability: drivers do not report them.
-void estimate_peaks(GpuFacts& facts);
-
-/// The part of a device's identity that decides about speed, sorted by name: clock class (100 MHz), memory class (8
-/// GiB, rounded up: drivers keep some for themselves), MIG profile, multiprocessors, compute capability, code target.
-/// Names and exact sizes are left out: they differ between drivers for one and the same GPU.
-std::vector<std::pair<std::string, std::string>> key_facts(const GpuFacts& facts);
-
-/// The code that a GPU runs: "sm_90a" at compute capability 9.0, else "sm_80", which later GPUs take as PTX.
-/// Errors: unsupported below 8.0.
-std::string gpu_target_name(const GpuFacts& facts);
 
 // A Target is what code is generated for: an instruction set with its vector width and caches.
 //

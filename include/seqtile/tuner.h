@@ -62,14 +62,6 @@ struct TuneReport {
   bool interrupted = false;
 };
 
-/// The fields of an environment that describe the device: its kind and facts.
-Fields machine_of(const DeviceInfo& device);
-/// The key of tuning records. Environment: device, toolchain, measurement policy. On GPUs the workload has one thread.
-cache::TuningKey make_key(const OpDef& op, const Workload& workload, const DeviceInfo& device,
-                          const std::string& policy);
-/// The key of a binary: operation, workload, configuration, target and toolchain.
-ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const Config& config, const Target& target);
-
 /// Tunes `requests` on `device`. Candidates run in worker processes (run_worker()). For a profile (DeviceProfile) no
 /// candidate runs: decisions are modelled, and a later run on the GPU itself measures them.
 /// Errors: invalid_argument (bad request or option; a budget too small for one measurement), unsupported, io (store not

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // 64-bit words in the rank's memory: first the number of entries that were ever written, in a place as large as an
-// entry, then the entries as a ring. The control block has their address (seqtile/abi.h). An entry stands
+// entry, then the entries as a ring. The control block has their address (channel_block.h). An entry stands
 // for a chunk that is published: rows in this rank's send buffer for the peer's staging, and the flag that follows the
 // rows. Each flag of a peer, of either parity, has at most one entry under way: a ring with room for all of these
 // overwrites nothing.

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/error.h"
 
+#include "jit/base/assert.h"
+
 namespace seqtile {
 
 std::string_view error_code_name(ErrorCode code) {

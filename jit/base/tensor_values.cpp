@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "jit/base/assert.h"
 #include "jit/base/tensor_runs.h"
 #include "seqtile/error.h"
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 
 #include <fmt/format.h>

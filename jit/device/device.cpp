@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "jit/base/log.h"
+#include "jit/device/device_profile.h"
 #include "jit/runtime/cpu/cpu_device.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/sim/device/sim_device.h"

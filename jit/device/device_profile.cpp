@@ -1,8 +1,10 @@
-// jit/device/device_profile.cpp -- see seqtile/device.h.
+// jit/device/device_profile.cpp -- see device_profile.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/device.h"
+#include "jit/device/device_profile.h"
 
 #include "jit/base/forever.h"
+#include "jit/compiler.h"
+#include "jit/device/gpu_facts.h"
 #include "jit/device/profiles/profile_texts.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"

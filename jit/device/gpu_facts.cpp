@@ -1,6 +1,6 @@
-// jit/device/gpu_facts.cpp -- see seqtile/target.h.
+// jit/device/gpu_facts.cpp -- see gpu_facts.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/target.h"
+#include "jit/device/gpu_facts.h"
 
 #include "seqtile/error.h"
 

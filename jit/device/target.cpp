@@ -10,6 +10,7 @@
 
 #include "jit/base/env.h"
 #include "jit/base/nearest_word.h"
+#include "jit/device/gpu_facts.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"
 

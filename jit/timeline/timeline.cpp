@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "jit/abi/channel_block.h"
+#include "jit/abi/timeline_events.h"
 #include "seqtile/error.h"
 
 namespace seqtile {

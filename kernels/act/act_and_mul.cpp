@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/ops/rows.h"
 
+#include "kernels/act/activation.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels {

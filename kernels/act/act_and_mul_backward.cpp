@@ -3,6 +3,7 @@
 #include "seqtile/ops/rows.h"
 
 #include "jit/base/cdiv.h"
+#include "kernels/act/activation.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels {

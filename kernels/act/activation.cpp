@@ -1,6 +1,6 @@
-// kernels/act/activation.cpp -- see seqtile/ops/rows.h.
+// kernels/act/activation.cpp -- see activation.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/ops/rows.h"
+#include "kernels/act/activation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,6 +7,7 @@
 // costs shows as the difference.
 #include <algorithm>
 
+#include "autotune/gpu_model.h"
 #include "jit/base/cdiv.h"
 #include "seqtile/kernel.h"
 #include "seqtile/ops/attention.h"

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "autotune/gpu_model.h"
 #include "kernels/linear/linear_config.h"
 #include "jit/base/cdiv.h"
 

@@ -6,6 +6,7 @@
 // many of a gated pair), stages them in shared memory and multiplies.
 #include <algorithm>
 
+#include "autotune/gpu_model.h"
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_tile.h"
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/act/activation.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels::linear_op {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autotune/gpu_model.h"
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/linear/tiled_op.h"

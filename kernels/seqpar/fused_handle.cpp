@@ -1,120 +1,12 @@
 // kernels/seqpar/fused_handle.cpp -- see seqtile/seqpar.h.
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/cut_args.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "kernels/seqpar/prepare.h"
+#include "seqtile/error.h"
 #include "seqtile/seqpar.h"
 
-#include <cstddef>
-
-#include <fmt/format.h>
-
-#include "autotune/call_sizes.h"
-#include "autotune/engine/overlap.h"
-#include "seqtile/error.h"
-
 namespace seqtile::kernels::seqpar {
-namespace {
-
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
-
-void check_length(const Channel& channel, const char* what, int64_t length) {
-  if (length < 0) refuse(fmt::format("{} {} is negative; a rank without rows takes part with 0", what, length));
-  if (length > channel.options().capacity)
-    refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
-                       channel.options().capacity));
-}
-
-}  // namespace
-
-ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
-                               int64_t capacity) {
-  ChannelOptions options;
-  options.capacity = capacity;
-  for (const autotune::Workload& workload : operations) {
-    const autotune::OpDef& op = registry.find(workload.operation);
-    if (!op.on_rank) refuse(fmt::format("'{}' is no operation over ranks", op.name));
-    const ChannelOptions needs = op.on_rank(op.normalize(workload), 0, capacity).channel;
-    options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
-    options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
-  }
-  return options;
-}
-
-CutArgs::CutArgs(const Handle& handle, const Fabric& fabric)
-    : num_args_(handle.schema().args.size()),
-      layout_(layout_of(handle.workload())),
-      rank_(fabric.rank()),
-      world_size_(fabric.world_size()) {
-  const autotune::Schema& schema = handle.schema();
-  const std::vector<int64_t> symbols = handle.operation().on_rank(handle.workload(), rank_, 1).symbols;
-  for (size_t i = 0; i < schema.args.size(); ++i) {
-    const autotune::ArgSpec& spec = schema.args[i];
-    Arg arg{.place = i, .name = spec.name, .has_own_rows = spec.dims[0].symbol == kOwnRows.symbol};
-    if (spec.dims.size() > 1 &&
-        (spec.dims[1].symbol == kOwnColumns.symbol || spec.dims[1].symbol == kOwnKvColumns.symbol))
-      arg.columns = size_of(spec.dims[1], schema, symbols);
-    needs_sequence_ = needs_sequence_ || spec.name == "sequence";
-    for (const std::string& input : spec.in_place)
-      for (const Arg& before : args_)
-        if (before.name == input && before.has_own_rows && !arg.has_own_rows)
-          in_place_.push_back({before.place, i, input, spec.name});
-    if (arg.has_own_rows || arg.columns >= 0) args_.push_back(std::move(arg));
-  }
-}
-
-void CutArgs::check_columns(std::span<const Tensor> tensors) const {
-  for (const Arg& arg : args_)
-    if (arg.columns >= 0 && tensors[arg.place].sizes[1] != arg.columns)
-      refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", arg.name, rank_,
-                         world_size_, arg.columns, tensors[arg.place].sizes[1]));
-}
-
-/// The first input of own rows that lies in an output which may hold it: work in place. Tensors of another shape are
-/// the handle's to refuse.
-const CutArgs::InPlace* CutArgs::overlapping(std::span<const Tensor> tensors) const {
-  for (const InPlace& pair : in_place_) {
-    const Tensor &input = tensors[pair.input], &output = tensors[pair.output];
-    if (input.rank == 2 && output.rank == 2 && autotune::overlap(input, output)) return &pair;
-  }
-  return nullptr;
-}
-
-void CutArgs::check_call(const Channel& channel, std::span<const Tensor> tensors, int64_t length) const {
-  check_length(channel, "length", length);
-  if (tensors.size() != num_args_) return;  // the handle refuses the call
-  const int64_t owned = num_rows(layout_, rank_, length, world_size_);
-  for (const Arg& arg : args_)
-    if (arg.has_own_rows && tensors[arg.place].sizes[0] != owned)
-      refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", arg.name, rank_,
-                         world_size_, owned, length, tensors[arg.place].sizes[0]));
-  check_columns(tensors);
-  // Peers write all rows of an output but the rank's own: an input in any other place of it would be lost.
-  const InPlace* pair = overlapping(tensors);
-  if (!pair) return;
-  const Tensor& whole = tensors[pair->output];
-  const int64_t first = rank_ * length / world_size_;
-  const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
-  if (tensors[pair->input].data != own)
-    refuse(fmt::format(
-        "argument '{}': shares memory with '{}' but is not rows {} to {} of it, which rank {} of {} "
-        "owns; give it those rows, or memory of its own",
-        pair->input_name, pair->output_name, first, first + tensors[pair->input].sizes[0] - 1, rank_, world_size_));
-}
-
-void CutArgs::check_capture(const Channel& channel, std::span<const Tensor> tensors, int64_t capacity) const {
-  check_length(channel, "capacity", capacity);
-  if (tensors.size() != num_args_) return;
-  const int64_t most = most_rows(layout_, capacity, world_size_);
-  for (const Arg& arg : args_)
-    if (arg.has_own_rows && tensors[arg.place].sizes[0] < most)
-      refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}",
-                         arg.name, capacity, world_size_, most, tensors[arg.place].sizes[0]));
-  check_columns(tensors);
-  if (world_size_ == 1) return;
-  if (const InPlace* pair = overlapping(tensors))
-    refuse(
-        fmt::format("argument '{}': lies in '{}', whose rows of a rank move with the length; a graph needs memory "
-                    "of its own",
-                    pair->input_name, pair->output_name));
-}
 
 RankHandle::RankHandle(Engine& engine, autotune::Workload workload, std::span<const std::string_view> shares,
                        Channel& channel)
@@ -123,11 +15,16 @@ RankHandle::RankHandle(Engine& engine, autotune::Workload workload, std::span<co
       channel_(&channel),
       op_id_(channel.add_operation(workload_.operation)),
       handle_(prepare_on_all(engine, workload_, shares_, channel, op_id_)),
-      cut_(handle_, channel.fabric()) {}
+      cut_(std::make_shared<const CutArgs>(handle_, channel.fabric())) {}
 
 void RankHandle::refresh(Engine& engine) {
   refresh_on_all(engine, *channel_);
   handle_ = prepare_on_all(engine, workload_, shares_, *channel_, op_id_);
+}
+
+void RankHandle::set_length(Call& call, int64_t length) const {
+  call.length = length;
+  if (cut_->needs_sequence()) call.add(sequence_tensor(length));
 }
 
 void RankHandle::add_channel(Call& call) const {
@@ -136,7 +33,7 @@ void RankHandle::add_channel(Call& call) const {
 
 void RankHandle::operator()(Call call, Stream stream) const {
   add_channel(call);
-  name_errors(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
+  name_errors(workload_.operation, [&] { cut_->check_call(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
   handle_(call.tensors(), call.length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
@@ -144,7 +41,7 @@ void RankHandle::operator()(Call call, Stream stream) const {
 
 void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
   add_channel(call);
-  name_errors(workload_.operation, [&] { cut_.check_call(*channel_, call.tensors(), call.length); });
+  name_errors(workload_.operation, [&] { cut_->check_call(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
   handle_.call_as(capacity, call.tensors(), call.length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
@@ -152,7 +49,7 @@ void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
 
 std::shared_ptr<const void> RankHandle::capture(Call call, const int64_t* device_length, Stream stream) const {
   add_channel(call);
-  name_errors(workload_.operation, [&] { cut_.check_capture(*channel_, call.tensors(), call.length); });
+  name_errors(workload_.operation, [&] { cut_->check_capture(*channel_, call.tensors(), call.length); });
   channel_->check_stream(stream);
   auto captured = handle_.capture(call.tensors(), call.length, device_length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);

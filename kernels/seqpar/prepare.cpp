@@ -1,6 +1,6 @@
-// kernels/seqpar/prepare.cpp -- see seqtile/seqpar.h.
+// kernels/seqpar/prepare.cpp -- see prepare.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/seqpar.h"
+#include "kernels/seqpar/prepare.h"
 
 #include <sstream>
 
@@ -111,6 +111,20 @@ void refresh_on_all(Engine& engine, Channel& channel) {
                   channel.epoch();
                   engine.refresh();
                 }));
+}
+
+ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
+                               int64_t capacity) {
+  ChannelOptions options;
+  options.capacity = capacity;
+  for (const autotune::Workload& workload : operations) {
+    const autotune::OpDef& op = registry.find(workload.operation);
+    if (!op.on_rank) throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is no operation over ranks", op.name));
+    const ChannelOptions needs = op.on_rank(op.normalize(workload), 0, capacity).channel;
+    options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
+    options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
+  }
+  return options;
 }
 
 }  // namespace seqtile::kernels::seqpar

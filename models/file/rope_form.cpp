@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 #include "seqtile/ops/rows.h"
 
@@ -53,8 +54,7 @@ void scale_by_longrope(const RopeForm& form, int64_t length, std::vector<double>
   for (size_t i = 0; i < turns.size(); ++i) turns[i] /= factors[i];
 }
 
-}  // namespace
-
+/// The frequency of each pair in turns per position, for sequences of up to `length` positions.
 std::vector<double> rope_frequencies(const RopeForm& form, int64_t length) {
   const double theta = form.type == "dynamic" ? dynamic_theta(form, length) : form.theta;
   std::vector<double> turns = kernels::rope_turns(form.rotary_dim, theta);
@@ -65,6 +65,8 @@ std::vector<double> rope_frequencies(const RopeForm& form, int64_t length) {
   if (form.type == "longrope") scale_by_longrope(form, length, turns);
   return turns;
 }
+
+}  // namespace
 
 bool depends_on_length(const RopeForm& form) { return form.type == "dynamic" || form.type == "longrope"; }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "kernels/act/activation.h"
 #include "seqtile/error.h"
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/rows.h"

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "kernels/act/activation.h"
 #include "seqtile/error.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/seqpar.h"

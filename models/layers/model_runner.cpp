@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 #include "jit/base/counted.h"
 

@@ -12,11 +12,14 @@
 #include <utility>
 
 #include "jit/fabric/core/agreement.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "kernels/seqpar/prepare.h"
 #include "models/layers/plan_shares.h"
 #include "planner/graph/node_view.h"
 #include "seqtile/error.h"
 #include "seqtile/model.h"
 #include "seqtile/ops/attention.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/ops/rows.h"

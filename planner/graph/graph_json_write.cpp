@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "jit/base/assert.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/torch_types.h"
 #include "seqtile/error.h"

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "autotune/nearest_bucket.h"
 #include "seqtile/error.h"
 
 using namespace seqtile;

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "autotune/keys.h"
 #include "jit/base/hash.h"
 #include "seqtile/error.h"
 #include "seqtile/tuner.h"

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "autotune/gpu_model.h"
 #include "seqtile/device.h"
 
 using namespace seqtile;

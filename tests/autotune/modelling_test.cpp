@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "autotune/keys.h"
 #include "autotune/tuning/session.h"
 #include "seqtile/device.h"
 #include "tests/cache/support.h"

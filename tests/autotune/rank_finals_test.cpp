@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "autotune/keys.h"
 #include "tests/support/fakes/tuner_world.h"
 
 using namespace seqtile;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "autotune/keys.h"
 #include "autotune/worker/process_runner.h"
 #include "autotune/worker/stats.h"
 #include "seqtile/stores.h"

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "autotune/keys.h"
 #include "seqtile/error.h"
 #include "seqtile/stores.h"
 #include "tests/cache/support.h"

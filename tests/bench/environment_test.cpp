@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "autotune/keys.h"
 #include "seqtile/op.h"
 #include "seqtile/stores.h"
 #include "tests/support/temp_folder.h"

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "cache/nearest_key.h"
 #include "tests/cache/support.h"
 
 using namespace seqtile;

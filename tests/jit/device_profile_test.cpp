@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "jit/device/gpu_facts.h"
 #include "seqtile/error.h"
 
 using namespace seqtile;

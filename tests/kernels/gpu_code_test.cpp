@@ -9,6 +9,7 @@
 #include <iostream>
 #include <regex>
 
+#include "autotune/gpu_model.h"
 #include "autotune/worker/count.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "seqtile/compiler.h"

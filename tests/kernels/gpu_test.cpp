@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "autotune/call/device_mirror.h"
+#include "autotune/call_sizes.h"
 #include "jit/ir/row_alignment.h"
 #include "tests/support/kernels/guarded_call.h"
 #include "tests/support/kernels/kernel_cases.h"

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "jit/device/gpu_facts.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"
 #include "tools/cli/command.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "autotune/engine/usable.h"
+#include "autotune/keys.h"
 #include "seqtile/op.h"
 
 namespace seqtile::cli {

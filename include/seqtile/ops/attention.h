@@ -10,10 +10,6 @@ struct Setting;
 /// Rows of queries and of keys, of all sequences; sequences.
 inline constexpr Extent kTokens{"tokens"}, kKvTokens{"kv_tokens"}, kBatch{"batch"};
 
-/// The fields that all operations of attention have.
-void attention_fields(FieldVisitor& v, int64_t& heads, int64_t& kv_heads, int64_t& head_dim, bool& causal,
-                      double& scale);
-
 /// softmax(scale q k^T) v over a batch of sequences with their own lengths, in one pass over the keys with a running
 /// maximum and sum (Milakov and Gimelshein 2018; Dao et al., FlashAttention, NeurIPS 2022). The longest sequence
 /// selects the bucket: `length` of a call is the largest number of queries of a sequence, in phase decode (one query
@@ -111,7 +107,7 @@ struct AttentionBackward {
     int64_t length = 0;  ///< longest sequence, see above
   };
   using Args = Tensors<Tensor>;
-  void fields(FieldVisitor& v) { attention_fields(v, heads, kv_heads, head_dim, causal, scale); }
+  void fields(FieldVisitor& v);
   void tensors(auto& v, auto& t) const {
     const RowLists queries{.limit = kTokens, .most = kLength};
     const RowLists keys{.limit = kKvTokens, .counts = "kv_len", .most = kLength, .is_disjoint = true};

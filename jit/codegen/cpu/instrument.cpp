@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 
 #if SEQTILE_LLVM_SANITIZERS

@@ -1,5 +1,6 @@
 // jit/codegen/cpu/memory_ops.cpp -- element accesses, scatter, atomics and flags, random numbers.
 // SPDX-License-Identifier: Apache-2.0
+#include "jit/abi/channel_block.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/math.h"
 #include "seqtile/abi.h"

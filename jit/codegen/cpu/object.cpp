@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/object.h"
 
+#include "jit/base/assert.h"
 #include "jit/base/forever.h"
 #include "jit/codegen/cpu/blob.h"
 #include "jit/codegen/cpu/instrument.h"

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/abi/channel_block.h"
 #include "jit/fabric/core/agreement.h"
 #include "seqtile/error.h"
 
@@ -172,8 +173,8 @@ std::array<Tensor, 3> Channel::tensors() const {
           make_tensor(block_.data(), DType::i64, {channel::num_words})};
 }
 
-std::array<int64_t, channel::num_words> Channel::read_block() {
-  std::array<int64_t, channel::num_words> block{};
+std::vector<int64_t> Channel::read_block() {
+  std::vector<int64_t> block(channel::num_words);
   fabric_.device().memory().copy(block.data(), block_.data(), kBlockBytes);
   fabric_.device().streams().synchronize({});
   return block;

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <thread>
 
+#include "jit/abi/channel_block.h"
 #include "seqtile/abi.h"
 
 namespace seqtile::fabric {

@@ -118,27 +118,27 @@ class OpenedMemory final : public SymmetricMemory {
 
 class CudaFabric final : public Fabric {
  public:
-  CudaFabric(const std::shared_ptr<const cuda::Driver>& driver, std::unique_ptr<Fabric> hosts, int gpu)
-      : hosts_(std::move(hosts)) {
-    fabric::agree(*hosts_, kWhat, {}, fabric::problem_in([&] { open(driver, gpu); }));
-    fabric::agree(*hosts_, kWhat, {{"kind of GPU", kind_}});
+  CudaFabric(const std::shared_ptr<const cuda::Driver>& driver, std::unique_ptr<Fabric> host_fabric, int gpu)
+      : host_fabric_(std::move(host_fabric)) {
+    fabric::agree(*host_fabric_, kWhat, {}, fabric::problem_in([&] { open(driver, gpu); }));
+    fabric::agree(*host_fabric_, kWhat, {{"kind of GPU", kind_}});
     check_processes();
     const std::string own = cuda::bus_id(*context_);
     const std::vector<std::string> buses = all_gather(own);
-    fabric::agree(*hosts_, kWhat, {}, fabric::problem_in([&] { check_peers(buses); }));
+    fabric::agree(*host_fabric_, kWhat, {}, fabric::problem_in([&] { check_peers(buses); }));
     if (is_one_process_) reach_peers();
   }
 
-  int rank() const override { return hosts_->rank(); }
-  int world_size() const override { return hosts_->world_size(); }
+  int rank() const override { return host_fabric_->rank(); }
+  int world_size() const override { return host_fabric_->world_size(); }
   std::string kind() const override { return kind_; }
   Device& device() override { return *device_; }
-  void set_timeout(std::chrono::nanoseconds timeout) override { hosts_->set_timeout(timeout); }
-  std::vector<std::string> all_gather(std::string_view mine) override { return hosts_->all_gather(mine); }
+  void set_timeout(std::chrono::nanoseconds timeout) override { host_fabric_->set_timeout(timeout); }
+  std::vector<std::string> all_gather(std::string_view mine) override { return host_fabric_->all_gather(mine); }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
     SharedBlock own;
-    fabric::agree(*hosts_, "shared memory", {{"bytes", std::to_string(bytes)}},
+    fabric::agree(*host_fabric_, "shared memory", {{"bytes", std::to_string(bytes)}},
                   fabric::problem_in([&] { own = std::make_shared<cuda::PeerBlock>(context_, bytes); }));
     return is_one_process_ ? share_in_process(own, bytes) : share_with_processes(own, bytes);
   }
@@ -185,7 +185,7 @@ class CudaFabric final : public Fabric {
 
   void reach_peers() {
     const std::vector<CUcontext> contexts = values_of<CUcontext>(all_gather(bytes_of(context_->handle())));
-    fabric::agree(*hosts_, kWhat, {}, fabric::problem_in([&] {
+    fabric::agree(*host_fabric_, kWhat, {}, fabric::problem_in([&] {
       for (int peer = 0; peer < world_size(); ++peer)
         if (peer != rank()) cuda::enable_peer_access(*context_, contexts[static_cast<size_t>(peer)]);
     }));
@@ -206,7 +206,7 @@ class CudaFabric final : public Fabric {
     std::vector<uint64_t> addresses;
     CUipcMemHandle handle;
     const auto exported = fabric::problem_in([&] { handle = own->handle(); });
-    fabric::agree(*hosts_, "shared memory", {}, exported);
+    fabric::agree(*host_fabric_, "shared memory", {}, exported);
     const std::vector<CUipcMemHandle> handles = values_of<CUipcMemHandle>(all_gather(bytes_of(handle)));
     const auto opened = fabric::problem_in([&] {
       for (int peer = 0; peer < world_size(); ++peer) {
@@ -216,7 +216,7 @@ class CudaFabric final : public Fabric {
     });
     // From here on the block is one that others may have open, whatever becomes of the call.
     auto memory = std::make_unique<OpenedMemory>(std::move(addresses), bytes, std::move(peers), shared_, number);
-    fabric::agree(*hosts_, "shared memory", {}, opened);
+    fabric::agree(*host_fabric_, "shared memory", {}, opened);
     return memory;
   }
 
@@ -233,7 +233,7 @@ class CudaFabric final : public Fabric {
       }
   }
 
-  std::unique_ptr<Fabric> hosts_;
+  std::unique_ptr<Fabric> host_fabric_;
   std::string kind_;
   bool is_one_process_ = false;
   SharedContext context_;
@@ -245,22 +245,22 @@ class CudaFabric final : public Fabric {
 }  // namespace
 
 std::unique_ptr<Fabric> fabric::make_cuda_fabric(std::shared_ptr<const cuda::Driver> driver,
-                                                 std::unique_ptr<Fabric> hosts, int gpu) {
-  if (has_several_nodes(*hosts))
+                                                 std::unique_ptr<Fabric> host_fabric, int gpu) {
+  if (has_several_nodes(*host_fabric))
     throw Error(ErrorCode::unsupported,
                 "a fabric of GPUs: its ranks are on several nodes; use GPUs of one machine, or ranks on CPUs");
-  return std::make_unique<CudaFabric>(driver, std::move(hosts), gpu);
+  return std::make_unique<CudaFabric>(driver, std::move(host_fabric), gpu);
 }
 
-std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> hosts, int gpu) {
+std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> host_fabric, int gpu) {
   std::shared_ptr<const cuda::Driver> driver;
-  fabric::agree(*hosts, "a fabric of GPUs", {}, fabric::problem_in([&] {
+  fabric::agree(*host_fabric, "a fabric of GPUs", {}, fabric::problem_in([&] {
     driver = cuda::Driver::open();
     if (!driver)
       throw Error(ErrorCode::driver,
                   fmt::format("no NVIDIA driver found ({}); use ranks on the CPU", cuda::kDriverLibrary));
   }));
-  return fabric::make_cuda_fabric(std::move(driver), std::move(hosts), gpu);
+  return fabric::make_cuda_fabric(std::move(driver), std::move(host_fabric), gpu);
 }
 
 }  // namespace seqtile

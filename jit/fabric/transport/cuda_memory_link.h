@@ -9,7 +9,7 @@
 
 namespace seqtile::fabric {
 
-std::unique_ptr<Fabric> make_cuda_fabric(std::shared_ptr<const cuda::Driver> driver, std::unique_ptr<Fabric> hosts,
-                                         int gpu);
+std::unique_ptr<Fabric> make_cuda_fabric(std::shared_ptr<const cuda::Driver> driver,
+                                         std::unique_ptr<Fabric> host_fabric, int gpu);
 
 }  // namespace seqtile::fabric

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "jit/abi/channel_block.h"
 #include "jit/abi/proxy_queue_block.h"
 #include "jit/fabric/core/agreement.h"
 #include "jit/fabric/transport/proxy_thread.h"

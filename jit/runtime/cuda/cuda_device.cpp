@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "jit/device/gpu_facts.h"
 #include "jit/runtime/cuda/cuda_context.h"
 #include "jit/runtime/cuda/cuda_kernel.h"
 #include "jit/runtime/cuda/cuda_memory.h"

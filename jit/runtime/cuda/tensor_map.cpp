@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/tensor_map.h"
 
+#include "jit/base/assert.h"
+
 #include <array>
 #include <cstring>
 

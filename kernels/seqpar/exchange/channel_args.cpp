@@ -6,7 +6,9 @@
 #include <array>
 #include <cstring>
 
+#include "jit/abi/channel_block.h"
 #include "jit/fabric/core/wait.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
 #include "seqtile/abi.h"
 #include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"

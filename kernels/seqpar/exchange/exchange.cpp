@@ -7,8 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "jit/abi/channel_block.h"
 #include "jit/abi/proxy_queue_block.h"
+#include "jit/abi/timeline_events.h"
 #include "jit/base/cdiv.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/abi.h"
 #include "seqtile/error.h"
 

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/abi/timeline_events.h"
 #include "jit/fabric/core/protocol.h"
 #include "seqtile/abi.h"
 #include "seqtile/builder.h"

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/abi/channel_block.h"
 #include "jit/base/hash.h"
 #include "seqtile/abi.h"
 #include "seqtile/seqpar.h"

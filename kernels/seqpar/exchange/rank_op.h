@@ -32,6 +32,7 @@
 
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/identity.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
 

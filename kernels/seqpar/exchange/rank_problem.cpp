@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar {

@@ -1,6 +1,8 @@
-// kernels/seqpar/exchange/rank_tensors.cpp -- see seqtile/seqpar.h.
+// kernels/seqpar/exchange/rank_tensors.cpp -- see rank_tensors.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/seqpar.h"
+#include "kernels/seqpar/exchange/rank_tensors.h"
+
+#include <algorithm>
 
 namespace seqtile::kernels::seqpar {
 

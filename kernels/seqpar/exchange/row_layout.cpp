@@ -1,6 +1,6 @@
-// kernels/seqpar/exchange/row_layout.cpp -- see seqtile/seqpar.h.
+// kernels/seqpar/exchange/row_layout.cpp -- see row_layout.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/seqpar.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 
 #include "jit/base/cdiv.h"
 

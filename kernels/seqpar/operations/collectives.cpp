@@ -1,6 +1,6 @@
-// kernels/seqpar/operations/collectives.cpp -- see seqtile/ops/ranks.h.
+// kernels/seqpar/operations/collectives.cpp -- see collectives.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/ops/ranks.h"
+#include "seqtile/ops/collectives.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,6 +9,7 @@
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/exchange/reduction.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "seqtile/error.h"
 #include "seqtile/kernel.h"

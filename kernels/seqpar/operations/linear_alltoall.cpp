@@ -15,6 +15,7 @@
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/rank_op.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 #include "seqtile/kernel.h"

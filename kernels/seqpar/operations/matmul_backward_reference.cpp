@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/seqpar/exchange/rank_problem.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "seqtile/kernel.h"
 

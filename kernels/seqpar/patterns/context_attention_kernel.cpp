@@ -8,6 +8,7 @@
 
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/patterns/sequence_rows.h"
 #include "seqtile/kernel.h"
 

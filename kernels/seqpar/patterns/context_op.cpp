@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "autotune/op_def.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 

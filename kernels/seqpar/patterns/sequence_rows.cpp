@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/patterns/sequence_rows.h"
 
+#include "kernels/seqpar/exchange/row_layout.h"
+
 namespace seqtile::kernels::seqpar {
 
 RowPieces<Var> SequenceRows::in_i32(const RowPieces<Var>& p) const {

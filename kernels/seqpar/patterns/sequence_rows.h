@@ -2,6 +2,7 @@
 // by.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/builder.h"
 #include "seqtile/seqpar.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "autotune/keys.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
 #include "seqtile/builder.h"

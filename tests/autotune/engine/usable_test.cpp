@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "autotune/keys.h"
 #include "autotune/tuning/session.h"
 #include "seqtile/error.h"
 #include "seqtile/stores.h"

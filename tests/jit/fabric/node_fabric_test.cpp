@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "jit/abi/channel_block.h"
 #include "jit/abi/proxy_queue_block.h"
 #include "jit/fabric/transport/cuda_memory_link.h"
 #include "seqtile/error.h"

@@ -11,8 +11,10 @@
 #include <fmt/format.h>
 
 #include "jit/device/device_wrapper.h"
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/kernels/compiled.h"

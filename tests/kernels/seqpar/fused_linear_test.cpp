@@ -4,6 +4,7 @@
 #include <chrono>
 #include <unistd.h>
 
+#include "jit/abi/channel_block.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/fused_linear_run.h"
 

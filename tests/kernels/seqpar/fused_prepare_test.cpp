@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/ranks/sharded_layers.h"
 
+#include "kernels/seqpar/prepare.h"
+
 using namespace seqtile;
 using namespace seqtile::testing;
 

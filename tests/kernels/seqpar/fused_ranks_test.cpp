@@ -7,6 +7,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "kernels/seqpar/prepare.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/ranks.h"
 #include "tests/support/ranks/node_ranks.h"
 #include "tests/support/ranks/sharded_layers.h"

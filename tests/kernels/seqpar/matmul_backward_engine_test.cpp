@@ -1,5 +1,6 @@
 // tests/kernels/seqpar/matmul_backward_engine_test.cpp -- backward operations on a channel, with ragged shares.
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/ops/ranks.h"
 #include "tests/support/ranks/sharded_layers.h"
 

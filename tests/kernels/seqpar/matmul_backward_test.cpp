@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include "jit/abi/channel_block.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/backward_run.h"
 

@@ -7,6 +7,7 @@
 
 #include "autotune/engine/launch.h"
 #include "autotune/kernel_name.h"
+#include "autotune/keys.h"
 #include "seqtile/builder.h"
 #include "seqtile/error.h"
 

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "jit/abi/channel_block.h"
 #include "seqtile/abi.h"
 #include "seqtile/builder.h"
 #include "seqtile/error.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/keys.h"
 #include "autotune/tuning/session.h"
 #include "tests/cache/support.h"
 #include "tests/support/fakes/fake_runner.h"

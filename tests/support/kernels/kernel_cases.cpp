@@ -11,6 +11,7 @@
 #include <span>
 
 #include "autotune/call/device_mirror.h"
+#include "autotune/call_sizes.h"
 #include "jit/base/tensor_runs.h"
 #include "jit/ir/row_alignment.h"
 #include "jit/simulation.h"

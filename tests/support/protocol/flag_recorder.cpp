@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "jit/abi/channel_block.h"
 #include "jit/device/device_wrapper.h"
 #include "jit/sim/device/sim_device.h"
 

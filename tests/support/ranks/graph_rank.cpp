@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "autotune/call/call_values.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
 #include "seqtile/seqpar.h"

@@ -12,8 +12,10 @@
 #include <fmt/format.h>
 
 #include "autotune/call/call_values.h"
+#include "jit/abi/channel_block.h"
 #include "jit/base/tensor_runs.h"
 #include "kernels/seqpar/exchange/identity.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/abi.h"
 #include "seqtile/seqpar.h"
 #include "tests/support/ranks/rank_operations.h"

@@ -9,6 +9,7 @@
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/exchange/transfer.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/ranks.h"
 
 namespace seqtile::testing {

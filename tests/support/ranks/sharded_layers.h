@@ -14,6 +14,8 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "autotune/keys.h"
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
 #include "seqtile/ops/ranks.h"

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "autotune/engine/usable.h"
+#include "autotune/keys.h"
 #include "seqtile/error.h"
 #include "seqtile/tuner.h"
 #include "tools/cli/errors.h"

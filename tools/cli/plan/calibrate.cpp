@@ -7,8 +7,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "autotune/keys.h"
+#include "seqtile/ops/collectives.h"
 #include "seqtile/ops/linear.h"
-#include "seqtile/ops/ranks.h"
 #include "seqtile/ops/rows.h"
 #include "seqtile/seqpar.h"
 #include "seqtile/tuner.h"

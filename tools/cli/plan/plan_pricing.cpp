@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "autotune/keys.h"
 #include "planner/compat/compat_problem.h"
 #include "planner/compat/compat_strategies.h"
 #include "planner/solver/calibrated_problem.h"

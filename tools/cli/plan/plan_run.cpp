@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/worker/stats.h"
+#include "jit/base/assert.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_plans.h"
 #include "planner/solver/plan_costs.h"

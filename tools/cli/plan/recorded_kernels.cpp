@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "autotune/engine/usable.h"
+#include "autotune/keys.h"
 #include "jit/base/hash.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"

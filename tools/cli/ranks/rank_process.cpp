@@ -112,12 +112,12 @@ Outcome worst_of(const std::vector<Outcome>& outcomes) {
 
 /// Returns the outcome for all ranks. Collective. A rank that still wants a fabric learns here that another rank has
 /// ended, and calls again.
-Outcome exchange_outcomes(Fabric& meeting, const Outcome& own) {
+Outcome exchange_outcomes(Fabric& fabric, const Outcome& own) {
   std::vector<std::string> texts;
   const auto has_ended = [](const std::string& text) { return text.starts_with(kOutcome); };
-  if (own.error && own.error->code() == ErrorCode::timeout) meeting.set_timeout(kGrace);
+  if (own.error && own.error->code() == ErrorCode::timeout) fabric.set_timeout(kGrace);
   try {
-    do texts = meeting.all_gather(text_of(own));
+    do texts = fabric.all_gather(text_of(own));
     while (!std::ranges::all_of(texts, has_ended));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::timeout && own.error) return own;
@@ -132,14 +132,13 @@ Outcome exchange_outcomes(Fabric& meeting, const Outcome& own) {
 
 }  // namespace
 
-RankProcess::RankProcess(std::unique_ptr<Fabric> meeting, bool is_copy)
-    : meeting_(std::move(meeting)), is_copy_(is_copy) {
+RankProcess::RankProcess(std::unique_ptr<Fabric> fabric, bool is_copy) : fabric_(std::move(fabric)), is_copy_(is_copy) {
   if (rank() != 0 && !std::freopen("/dev/null", "w", stdout))
     throw Error(ErrorCode::io, "/dev/null cannot be opened; check the limits of the system");
 }
 
 RankProcess::~RankProcess() {
-  meeting_.reset();  // releases the ranks that still wait for this rank
+  fabric_.reset();  // releases the ranks that still wait for this rank
   for (const pid_t pid : copies_) end(pid);
 }
 
@@ -182,7 +181,7 @@ std::unique_ptr<Fabric> RankProcess::make_fabric(int threads) {
   OpenFile world;
   if (rank() == 0 && !join_by_mpi_) world.descriptor = make_process_world(world_size());
   const std::string place = fmt::format("/proc/{}/fd/{}", getpid(), world.descriptor);
-  const std::vector<std::string> texts = meeting_->all_gather(std::string(kWorld) + place);
+  const std::vector<std::string> texts = fabric_->all_gather(std::string(kWorld) + place);
   for (size_t peer = 0; peer < texts.size(); ++peer)
     if (!texts[peer].starts_with(kWorld)) throw Error(ErrorCode::aborted, fmt::format("rank {} has ended", peer));
   if (join_by_mpi_) return join_by_mpi_(threads);
@@ -191,7 +190,7 @@ std::unique_ptr<Fabric> RankProcess::make_fabric(int threads) {
 }
 
 int RankProcess::run(const std::function<int()>& command) {
-  const Outcome worst = exchange_outcomes(*meeting_, outcome_of(command));
+  const Outcome worst = exchange_outcomes(*fabric_, outcome_of(command));
   if (!worst.error) return worst.exit_code;
   if (is_copy_) return exit_code_of(worst.error->code());
   throw *worst.error;

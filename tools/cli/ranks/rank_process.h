@@ -30,8 +30,8 @@ class RankProcess {
   RankProcess& operator=(const RankProcess&) = delete;
   ~RankProcess();
 
-  int rank() const { return meeting_->rank(); }
-  int world_size() const { return meeting_->world_size(); }
+  int rank() const { return fabric_->rank(); }
+  int world_size() const { return fabric_->world_size(); }
   /// Makes a fabric of all ranks for one piece of work. Collective. Errors: aborted if a rank has ended its run().
   std::unique_ptr<Fabric> make_fabric(int threads);
   /// Runs the command on this rank. Collective. Returns the exit code, equal on all ranks. Errors, equal on all ranks:
@@ -40,11 +40,11 @@ class RankProcess {
   int run(const std::function<int()>& command);
 
  private:
-  RankProcess(std::unique_ptr<Fabric> meeting, bool is_copy);
+  RankProcess(std::unique_ptr<Fabric> fabric, bool is_copy);
 
-  std::unique_ptr<Fabric> meeting_;  ///< serves the hosts only; work has fabrics of its own
-  bool is_copy_;                     ///< rank 0 has started this process
-  std::vector<pid_t> copies_;        ///< ranks started by this process
+  std::unique_ptr<Fabric> fabric_;  ///< of the commands, to agree on what to do; work has fabrics of its own
+  bool is_copy_;                    ///< rank 0 has started this process
+  std::vector<pid_t> copies_;       ///< ranks started by this process
   std::function<std::unique_ptr<Fabric>(int threads)> join_by_mpi_;  ///< collective; null without MPI
 };
 

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/fabric.h"
 #include "seqtile/op.h"
 #include "seqtile/seqpar.h"

@@ -9,6 +9,7 @@
 #include "autotune/call/call_values.h"
 #include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
+#include "kernels/seqpar/prepare.h"
 #include "seqtile/engine.h"
 #include "seqtile/fabric.h"
 #include "seqtile/seqpar.h"

@@ -12,6 +12,7 @@
 #include "autotune/call/call_values.h"
 #include "autotune/call/device_mirror.h"
 #include "autotune/call_sizes.h"
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 #include "seqtile/model.h"
 #include "tools/cli/ranks/rank_reference.h"

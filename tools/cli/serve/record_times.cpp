@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "autotune/engine/usable.h"
+#include "autotune/keys.h"
 #include "tools/cli/serve/time_curve.h"
 
 namespace seqtile::cli {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 
+#include "jit/device/gpu_facts.h"
 #include "seqtile/device.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"

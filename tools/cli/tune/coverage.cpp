@@ -10,6 +10,7 @@
 #include "autotune/engine/usable.h"
 #include "autotune/grade.h"
 #include "autotune/key_difference.h"
+#include "autotune/keys.h"
 #include "seqtile/op.h"
 #include "tools/cli/key_text.h"
 

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "autotune/keys.h"
+#include "autotune/nearest_bucket.h"
 #include "tools/cli/tune/explain.h"
 #include "autotune/engine/usable.h"
 #include "autotune/key_difference.h"

@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 
+#include "jit/base/assert.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "seqtile/error.h"
 

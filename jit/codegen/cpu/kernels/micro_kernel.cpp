@@ -6,6 +6,7 @@
 
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 
 namespace seqtile::cpu {

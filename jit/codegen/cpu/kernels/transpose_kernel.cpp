@@ -8,6 +8,7 @@
 //   {r0: k0 k1 k2 k3 | r4: ..}  {r1 | r5 ..}  {r2 | ..}  {r3 | ..}  ->  k0: {r0 r1 r2 r3 | r4 r5 ..}, k1: ..
 #include <array>
 
+#include "jit/base/assert.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "seqtile/error.h"
 

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <set>
 
+#include "jit/base/assert.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/cpu/rows/reductions.h"
 #include "seqtile/error.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "jit/base/assert.h"
 #include "seqtile/error.h"
 
 #include <fmt/format.h>

@@ -4,6 +4,7 @@
 // One thread polls with acquire order at system scope; the barrier behind it hands that order to the block. Now and
 // then it looks at the rank's abort word, which any peer may set, and at the clock. The tail of
 // docs/seqpar/protocol.md says why each of these orders and scopes is needed.
+#include "jit/abi/channel_block.h"
 #include "jit/codegen/nvptx/program.h"
 #include "seqtile/abi.h"
 

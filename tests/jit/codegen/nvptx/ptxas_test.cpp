@@ -1,6 +1,7 @@
 // tests/jit/codegen/nvptx/ptxas_test.cpp -- assemblers that work, refuse, hang, crash or lie.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/ptxas.h"
+#include "jit/compiler.h"
 #include "seqtile/compiler.h"
 
 #include <signal.h>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/seqpar.h"
 
+#include "kernels/seqpar/exchange/row_layout.h"
+
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <vector>

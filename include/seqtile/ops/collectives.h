@@ -1,0 +1,139 @@
+// include/seqtile/ops/collectives.h -- collectives over ranks, one launch a rank.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sequence of s rows is cut over P ranks: rank r owns rows [floor(r s / P), floor((r + 1) s / P)), perhaps none.
+// Sums are taken in f32, from rank 0 on, and rounded once: every rank gets the same bits. All ranks call the operations
+// of a channel in the same order (seqtile/seqpar.h).
+#pragma once
+#include "seqtile/seqpar.h"
+
+namespace seqtile {
+struct Protocol;
+}
+
+namespace seqtile::kernels::seqpar {
+
+struct ExchangeShape;
+
+/// The tensors of every collective.
+template <class T>
+struct CollectiveTensors {
+  T x, y;
+};
+
+/// y [length, n]: the rows of all ranks. x [own rows, n], which may be the rank's own rows of y, except in a graph.
+struct AllGather {
+  static constexpr std::string_view kName = "all_gather";
+  static constexpr std::array<std::string_view, 0> kShares = {};
+  int64_t n = 0;  ///< columns of a row
+  DType dtype = DType::f32;
+  Ranks ranks = {};  ///< prepare() sets them
+
+  template <class T>
+  using Tensors = CollectiveTensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    v.input("x", t.x, {kOwnRows, n});
+    v.output("y", t.y, {kLength, n}, {.in_place = {"x"}});
+  }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+
+  int64_t most_columns() const { return n; }
+  int64_t smallest_chunk() const;
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
+};
+
+/// y [length, n] is the root's x [length, n]; x may be y, on other ranks it is not read.
+struct Broadcast {
+  static constexpr std::string_view kName = "broadcast";
+  static constexpr std::array<std::string_view, 0> kShares = {};
+  int64_t n = 0;
+  DType dtype = DType::f32;
+  int64_t root = 0;
+  Ranks ranks = {};  ///< prepare() sets them
+
+  template <class T>
+  using Tensors = CollectiveTensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    v.input("x", t.x, {kLength, n});
+    v.output("y", t.y, {kLength, n}, {.in_place = {"x"}});
+  }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+
+  int64_t most_columns() const { return n; }
+  int64_t smallest_chunk() const;
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
+};
+
+/// The exchange around attention: rows of all heads against all rows of some heads. Rank r owns heads
+/// [floor(r heads / P), floor((r + 1) heads / P)). `to_heads`: x [own rows, heads head_dim] -> y [length, own heads
+/// head_dim]; else the way back.
+struct AllToAll {
+  static constexpr std::string_view kName = "all_to_all";
+  static constexpr std::array<std::string_view, 0> kShares = {};
+  int64_t heads = 0, head_dim = 0;
+  bool to_heads = true;
+  DType dtype = DType::f32;
+  Ranks ranks = {};  ///< prepare() sets them
+
+  template <class T>
+  using Tensors = CollectiveTensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    const Extent all = cut().all_columns(), own = own_extent(cut());
+    v.input("x", t.x, {to_heads ? kOwnRows : kLength, to_heads ? all : own});
+    v.output("y", t.y, {to_heads ? kLength : kOwnRows, to_heads ? own : all});
+  }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+
+  Heads cut() const { return {heads, head_dim, ranks.world_size}; }
+  int64_t own_columns(int rank, bool) const { return cut().columns(rank); }
+  int64_t most_columns() const { return cut().most_columns(); }
+  int64_t smallest_chunk() const;
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
+};
+
+/// The sums over ranks of x [length, n].
+template <bool has_all_rows>
+struct SummedRows {
+  static constexpr std::string_view kName = has_all_rows ? "all_reduce" : "reduce_scatter";
+  static constexpr std::array<std::string_view, 0> kShares = {};
+  int64_t n = 0;
+  DType dtype = DType::f32;
+  Ranks ranks = {};  ///< prepare() sets them
+
+  template <class T>
+  using Tensors = CollectiveTensors<T>;
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    v.input("x", t.x, {kLength, n});
+    v.output("y", t.y, {has_all_rows ? kLength : kOwnRows, n});
+  }
+  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
+
+  int64_t most_columns() const { return n; }
+  int64_t smallest_chunk() const;
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  static const Protocol& protocol(const autotune::Config& config);
+};
+
+/// y [own rows, n].
+using ReduceScatter = SummedRows<false>;
+/// y [length, n]; in one shot for few rows, else in two.
+using AllReduce = SummedRows<true>;
+
+autotune::OpDef all_gather();
+autotune::OpDef reduce_scatter();
+autotune::OpDef all_reduce();
+autotune::OpDef all_to_all();
+autotune::OpDef broadcast();
+
+}  // namespace seqtile::kernels::seqpar
