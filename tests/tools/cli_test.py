@@ -1638,7 +1638,7 @@ class BadInput(Cli):
     def test_a_mistyped_word_is_told_with_the_nearest_one(self):
         linear = ["linear", "--set", "n=8", "--set", "k=8"]
         replay = ["replay", "--model", "model.json", "--requests", "trace.csv", *self.stores]
-        self.write("kinds.json", json.dumps({"meta": {"mesh": [2], "alpha": [1], "beta": [1], "vresion": 2}, "nodes": []}))
+        self.write("mistyped.json", json.dumps({"alhpa": [1]}))
         self.write("foreign_kinds.ptx", FOREIGN)
         for arguments, pattern in ((["pruve"], "no command pruve; there are .*; did you mean prove\\?; see"),
                                    (["cache", "chekc"], "no command chekc; .*; did you mean check\\?; see"),
@@ -1665,7 +1665,8 @@ class BadInput(Cli):
                                    (["prove", *self.model_flags, "--ranks", "2", "--fabric", "thread"], "did you mean threads\\?$"),
                                    (["cache", "show", "linear", "--set", "acivation=none", *self.stores[:2]],
                                     "no record of linear has .*; did you mean activation\\?$"),
-                                   (["plan", "graph", "kinds.json"], 'unknown field "vresion"; .*; did you mean version\\?$'),
+                                   (["plan", "comm", "--model", "model.json", "--mesh", "2", "--calibration", "mistyped.json"],
+                                    'unknown field "alhpa"; .*; did you mean alpha\\?$'),
                                    (["simulate", "--ptx", "foreign_kinds.ptx", "--entry", "rce", "--grid", "1", "--block", "1"],
                                     "--entry rce: .*; its kernels are add, race"),
                                    (["simulate", "--ptx", "foreign_kinds.ptx", "--entry", "raec", "--grid", "1", "--block", "1"],

@@ -6,6 +6,7 @@
 
 #include "planner/strategies/traffic_advice.h"
 #include "tools/cli/errors.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan.h"
 
@@ -52,8 +53,7 @@ void add_comm_flags(CLI::App& command, PlanOptions& options) {
   command.add_option("--mesh", options.mesh, "Devices of each axis, as in 2x4: each has a part of the batch")
       ->type_name("SIZES")
       ->required();
-  options.length = "4096";
-  command.add_option("--length", options.length, "Tokens of a sequence")->type_name("N")->capture_default_str();
+  command.add_option("--length", options.length, "Tokens of a sequence (default: 4096)")->type_name("N");
   command.add_option("--batch", options.batch, "Sequences of each device (default: 1)")
       ->type_name("N")
       ->check(at_least_one());
@@ -67,7 +67,11 @@ void add_comm_flags(CLI::App& command, PlanOptions& options) {
       ->needs(&calibration);
 }
 
-int run_comm(const Session&, const PlanOptions& options) {
+int run_comm(const Session&, const PlanOptions& given) {
+  PlanOptions options = given;
+  models::ModelFile file = read_model_file(options.model, options.strict_model);
+  warn_of_lengths(file, "--length", options.length);
+  if (options.length.empty()) options.length = "4096";
   const planner::Calibration calibration = calibration_of(options.pricing.calibration, options.pricing.records);
   const planner::Graph graph = graph_of_model(options);
   planner::Mesh mesh = graph.mesh;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <utility>
 
 #include "models/layers/model_graph.h"
 #include "planner/graph/graph_json.h"
@@ -49,9 +48,7 @@ void check_devices(const planner::Graph& graph, const PlanOptions& options) {
 }
 
 models::Model read_model(const PlanOptions& options) {
-  models::ModelFile file = read_model_file(options.model, options.strict_model);
-  warn_of_lengths(file, "--length", options.length);
-  models::Model model = std::move(file.model);
+  models::Model model = read_model_file(options.model, options.strict_model).model;
   if (options.layers > model.layers)
     bad_input(fmt::format("--layers {}: {} has {}; give at most as many", options.layers, options.model,
                           format_counted(model.layers, "layer")));
