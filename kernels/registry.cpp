@@ -5,35 +5,37 @@
 namespace seqtile::kernels {
 
 autotune::Registry make_registry() {
+  using namespace seqpar;
   autotune::Registry registry;
-  registry.add(linear());
-  registry.add(linear_wgrad());
-  registry.add(grouped_linear());
-  registry.add(attention_forward());
-  registry.add(attention_backward());
-  registry.add(rms_norm());
-  registry.add(rms_norm_backward());
-  registry.add(layer_norm());
-  registry.add(rope());
-  registry.add(act_and_mul());
-  registry.add(act_and_mul_backward());
-  registry.add(softmax());
-  registry.add(embedding());
-  registry.add(seqpar::fused_allgather_and_linear());
-  registry.add(seqpar::fused_linear_and_reducescatter());
-  registry.add(seqpar::linear_and_allreduce());
-  registry.add(seqpar::fused_linear_and_alltoall());
-  registry.add(seqpar::fused_alltoall_and_linear());
-  registry.add(seqpar::context_attention_forward());
-  registry.add(seqpar::context_attention_backward());
-  registry.add(seqpar::sequence_parallel_trailing_matmul_backward());
-  registry.add(seqpar::sequence_parallel_leading_matmul_backward());
-  registry.add(seqpar::sequence_parallel_rms_norm_backward());
-  registry.add(seqpar::all_gather());
-  registry.add(seqpar::reduce_scatter());
-  registry.add(seqpar::all_reduce());
-  registry.add(seqpar::all_to_all());
-  registry.add(seqpar::broadcast());
+  for (autotune::OpDef (*const define)() : {linear,
+                                            linear_wgrad,
+                                            grouped_linear,
+                                            attention_forward,
+                                            attention_backward,
+                                            rms_norm,
+                                            rms_norm_backward,
+                                            layer_norm,
+                                            rope,
+                                            act_and_mul,
+                                            act_and_mul_backward,
+                                            softmax,
+                                            embedding,
+                                            fused_allgather_and_linear,
+                                            fused_linear_and_reducescatter,
+                                            linear_and_allreduce,
+                                            fused_linear_and_alltoall,
+                                            fused_alltoall_and_linear,
+                                            context_attention_forward,
+                                            context_attention_backward,
+                                            sequence_parallel_trailing_matmul_backward,
+                                            sequence_parallel_leading_matmul_backward,
+                                            sequence_parallel_rms_norm_backward,
+                                            all_gather,
+                                            reduce_scatter,
+                                            all_reduce,
+                                            all_to_all,
+                                            broadcast})
+    registry.add(define());
   return registry;
 }
 

@@ -41,40 +41,29 @@ inline autotune::OpDef::Tolerance tolerance(DType dtype, int64_t k) {
 /// standard deviations.
 constexpr double kTf32Error = 0x1p-9;
 
-// WorkloadReader reads a workload's static fields strictly.
-//
-// Every operation's normalize() reads its fields through this class: defaults are filled in, values out of range and
-// unknown names are refused with field, value, limit and next step. The result names every field of the
-// operation but those that came late and have their default.
-
-class WorkloadReader {
+/// Reads the static fields of a workload strictly, as every operation's normalize() does: defaults are filled in,
+/// values out of range and unknown names are refused with field, value, limit and next step. The result names every
+/// field of the operation but those that came late and have their default. Errors: invalid_argument. The element type
+/// must be f32, bf16 or f16, threads at least 1.
+class WorkloadReader final : public FieldVisitor {
  public:
-  /// Errors (here and below): invalid_argument. The element type must be f32, bf16 or f16, threads at least 1.
   explicit WorkloadReader(const autotune::Workload& given);
-
   DType dtype() const { return given_.dtype; }
-  /// Where the field is missing, the result is `lo` and the next refusal is of this field.
-  int64_t required(std::string_view name, int64_t lo, int64_t hi);
-  int64_t integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi);
-  bool flag(std::string_view name) { return integer(name, 0, 0, 1) != 0; }
-  double number(std::string_view name, double fallback, double lo, double hi);
-  /// The same, but left out of the result where it is the fallback: a field that came later changes no key that was.
-  double late_number(std::string_view name, double fallback, double lo, double hi);
-  /// One of `choices`; the first is the default.
-  std::string choice(std::string_view name, std::initializer_list<std::string_view> choices) {
-    return choice(name, std::span(choices.begin(), choices.size()), 0);
-  }
-  std::string choice(std::string_view name, std::span<const std::string_view> choices, size_t fallback);
-  /// Whether a required field was missing so far, so that finish() refuses.
-  bool lacks_field() const { return !missing_.empty(); }
-  /// Refuses the field where it is given.
-  void absent(std::string_view name, const std::string& reason) const;
-  [[noreturn]] void refuse(std::string_view name, const std::string& reason) const;
+  void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
+  void number(std::string_view name, double& value, double lo, double hi) override;
+  void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
+  /// Where a required field was missing so far, finish() refuses that one.
+  void refuse(std::string_view name, const std::string& reason) override;
+  void absent(std::string_view name, const std::string& reason) override;
 
   /// The complete workload. Errors: a field that no call above asked for, or a missing one.
   autotune::Workload finish() const;
 
  private:
+  void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
+  const autotune::FieldValue* given(std::string_view name) const;  ///< null: the workload does not name it
+  [[noreturn]] void fail(std::string_view name, const std::string& reason) const;
+
   const autotune::Workload& given_;
   autotune::Workload result_;
   std::vector<std::string> left_out_;  ///< fields that were asked for all the same
@@ -89,6 +78,8 @@ class WorkloadReader {
 //     v("block_m", tile.block_m);
 //     v("num_warps", tile.num_warps);  // of GPUs: not in every configuration
 //   }
+//
+// A tile whose parameters depend on its form has `Config config() const` and `static Tile from(const Config&)` instead.
 
 /// Writes the parameters that are there.
 class ParameterWriter {
@@ -115,17 +106,25 @@ class ParameterReader {
 
 template <class Op>
 autotune::Config config_of(const Op& op, const typename Op::Tile& tile) {
-  ParameterWriter writer;
-  op.parameters(writer, tile);
-  return writer.config;
+  if constexpr (requires { tile.config(); }) {
+    return tile.config();
+  } else {
+    ParameterWriter writer;
+    op.parameters(writer, tile);
+    return writer.config;
+  }
 }
 
 template <class Op>
 typename Op::Tile tile_of(const Op& op, const autotune::Config& config) {
-  typename Op::Tile tile;
-  const ParameterReader reader(config);
-  op.parameters(reader, tile);
-  return tile;
+  if constexpr (requires { Op::Tile::from(config); }) {
+    return Op::Tile::from(config);
+  } else {
+    typename Op::Tile tile;
+    const ParameterReader reader(config);
+    op.parameters(reader, tile);
+    return tile;
+  }
 }
 
 // typed_op() makes the OpDef of an operation that is one type.
@@ -138,8 +137,7 @@ template <class Op>
 Op read_fields(WorkloadReader& reader) {
   Op op;
   dtype_of(op) = reader.dtype();
-  FieldReader fields(reader);
-  op.fields(fields);
+  op.fields(reader);
   return op;
 }
 
@@ -217,6 +215,18 @@ struct Setting {
   const Target& target;
 };
 
+/// The tile that the model finds fastest, the first of several. Errors: those of refuse().
+template <class Op>
+typename Op::Tile default_tile(const Op& op, const Setting& setting) {
+  const std::vector<typename Op::Tile> tiles = op.tiles(setting);
+  if (tiles.empty()) op.refuse(setting.target);
+  const auto us = [&](const typename Op::Tile& tile) {
+    return setting.target.is_gpu() ? autotune::predict_us(op.gpu_work(tile, setting), setting.target.gpu)
+                                   : op.predict_us(tile, setting);
+  };
+  return std::ranges::min(tiles, {}, us);
+}
+
 /// All members of Op's OpDef. Beside what typed_op() needs it has `Tile` and `parameters`, and
 ///   std::vector<Tile> tiles(const Setting& s) const;                       // worth measuring
 ///   [[noreturn]] void refuse(const Target& target) const;                  // no tile fits
@@ -225,10 +235,10 @@ struct Setting {
 ///   std::vector<autotune::GpuSample> gpu_samples(const Tile& tile, int64_t length) const;  // absent: none
 ///   std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const;
 ///   std::vector<autotune::Workspace> workspaces(const Tile& tile) const;   // absent: none
-///   std::vector<int64_t> symbols(int64_t length) const;                    // of a representative call
-///   double flops(std::span<const int64_t> symbols) const;
-///   double unread_bytes(std::span<const int64_t> symbols) const;           // absent: all of the inputs is read
-///   void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
+///   std::vector<int64_t> symbols(int64_t length) const;                    // of a representative call; absent:
+///   {length} double flops(std::span<const int64_t> symbols) const;                  // or of a length, or the cost is
+///   given elsewhere double unread_bytes(std::span<const int64_t> symbols) const;           // absent: all of the
+///   inputs is read void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
 template <class Op>
 autotune::OpDef tile_kernel(std::string summary, int64_t version = 1) {
   using autotune::Config;
@@ -243,14 +253,7 @@ autotune::OpDef tile_kernel(std::string summary, int64_t version = 1) {
   };
   op.default_config = [](const Workload& w, int64_t length, const Target& target) {
     const Op self = op_of<Op>(w);
-    const Setting setting{length, w.threads, target};
-    const std::vector<Tile> tiles = self.tiles(setting);
-    if (tiles.empty()) self.refuse(target);
-    const auto us = [&](const Tile& tile) {
-      return target.is_gpu() ? autotune::predict_us(self.gpu_work(tile, setting), target.gpu)
-                             : self.predict_us(tile, setting);
-    };
-    return config_of(self, *std::ranges::min_element(tiles, {}, us));
+    return config_of(self, default_tile(self, {length, w.threads, target}));
   };
   op.predict_us = [](const Workload& w, const Config& config, int64_t length, const Target& target) {
     const Op self = op_of<Op>(w);
@@ -276,14 +279,16 @@ autotune::OpDef tile_kernel(std::string summary, int64_t version = 1) {
       const Op self = op_of<Op>(w);
       return self.workspaces(tile_of(self, config));
     };
-  op.symbols = [](const Workload& w, int64_t length) { return op_of<Op>(w).symbols(length); };
-  op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    const Op self = op_of<Op>(w);
-    autotune::Cost cost = traffic_of(schema_of(self).schema, symbols);
-    cost.flops = self.flops(symbols);
-    if constexpr (requires { self.unread_bytes(symbols); }) cost.bytes_read -= self.unread_bytes(symbols);
-    return cost;
-  };
+  if constexpr (requires(const Op& self) { self.symbols(int64_t{}); })
+    op.symbols = [](const Workload& w, int64_t length) { return op_of<Op>(w).symbols(length); };
+  if constexpr (requires(const Op& self, std::span<const int64_t> symbols) { self.flops(symbols); })
+    op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
+      const Op self = op_of<Op>(w);
+      autotune::Cost cost = traffic_of(schema_of(self).schema, symbols);
+      cost.flops = self.flops(symbols);
+      if constexpr (requires { self.unread_bytes(symbols); }) cost.bytes_read -= self.unread_bytes(symbols);
+      return cost;
+    };
   op.build = [](KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
     const Op self = op_of<Op>(w);
     const auto views = views_of(self, b);

@@ -77,9 +77,9 @@ class FieldVisitor {
   /// The same for a field that came late: where it is `fallback` a workload does not name it, so that older keys stay.
   virtual void late_number(std::string_view name, double& value, double fallback, double lo, double hi) = 0;
   /// Where `reason` says why this value of the field does not go with the others ("needs residual = 1: ...").
-  virtual void refuse(std::string_view name, const std::string& reason) = 0;
+  virtual void refuse([[maybe_unused]] std::string_view name, [[maybe_unused]] const std::string& reason) {}
   /// Where the others say that there is no such field: a workload that names it is refused.
-  virtual void absent(std::string_view name, const std::string& reason) = 0;
+  virtual void absent([[maybe_unused]] std::string_view name, [[maybe_unused]] const std::string& reason) {}
 
  protected:
   ~FieldVisitor() = default;
@@ -95,8 +95,6 @@ class FieldWriter final : public FieldVisitor {
   void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
   void number(std::string_view name, double& value, double lo, double hi) override;
   void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
-  void refuse(std::string_view, const std::string&) override {}
-  void absent(std::string_view, const std::string&) override {}
 
  private:
   void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
@@ -110,29 +108,10 @@ class FieldLoader final : public FieldVisitor {
   void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
   void number(std::string_view name, double& value, double lo, double hi) override;
   void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
-  void refuse(std::string_view, const std::string&) override {}
-  void absent(std::string_view, const std::string&) override {}
 
  private:
   void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
   const autotune::Fields& fields_;
-};
-
-class WorkloadReader;
-
-/// Reads fields from a workload as somebody gives it. Errors: those of WorkloadReader.
-class FieldReader final : public FieldVisitor {
- public:
-  explicit FieldReader(WorkloadReader& reader) : reader_(reader) {}
-  void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
-  void number(std::string_view name, double& value, double lo, double hi) override;
-  void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
-  void refuse(std::string_view name, const std::string& reason) override;
-  void absent(std::string_view name, const std::string& reason) override;
-
- private:
-  void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
-  WorkloadReader& reader_;
 };
 
 /// The storage type of an operation: its member `dtype`, or that of the operation it contains.

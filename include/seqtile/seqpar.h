@@ -58,6 +58,10 @@ struct Ranks {
   int longest() const { return size() - 1; }
   /// The first row of a rank's rows where rows are contiguous.
   int64_t first_row(int rank, int64_t length) const { return rank * length / world_size; }
+  /// The most rows of a rank, at least 1.
+  int64_t rows_of_rank(int64_t length, RowLayout layout = RowLayout::contiguous) const {
+    return std::max<int64_t>(1, most_rows(layout, length, size()));
+  }
   /// Ranks are threads or processes, on CPUs.
   bool are_on_cpus() const { return fabric.find(':') == std::string::npos; }
   /// Ranks that share a GPU have one launch: one kernel, so the same static arguments and the same configuration.

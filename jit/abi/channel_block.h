@@ -30,8 +30,8 @@ enum Word : int64_t {
   wait_context,         ///< CPUs: the address of the context that the WaitFunction reads
   record,               ///< num_record_words: why the channel was aborted
   remote_ranks = 17,    ///< CPUs: a bit for each rank that is on another node
-  outbox,               ///< address of the outbox for remote ranks, if there are any: jit/abi/proxy_queue_block.h
-  proxy_queue_entries,  ///< how many entries the outbox has room for
+  proxy_queue,          ///< address of the proxy queue for remote ranks, if there are any: jit/abi/proxy_queue_block.h
+  proxy_queue_entries,  ///< how many entries the proxy queue has room for
   clock_function = 20,  ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
   timeline,             ///< the address of the timeline's events, or 0
   timeline_events,      ///< how many events the timeline has room for

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <bit>
 
-#include <fmt/format.h>
-
 #include "jit/base/cdiv.h"
-#include "seqtile/error.h"
+#include "kernels/attention/attention_parts.h"
 #include "seqtile/kernel.h"
 #include "seqtile/ops/attention.h"
 
@@ -98,12 +96,8 @@ std::vector<AttentionBackward::Tile> AttentionBackward::tiles(const Setting& s) 
 void AttentionBackward::refuse(const Target& target) const {
   using namespace attention_backward_op;
   const GpuNeed need = gpu_need(*this, 16, 16, 4, 2);
-  throw Error(ErrorCode::unsupported,
-              fmt::format("{}: no tile of head_dim {} in {} fits the registers and the {} bytes of shared memory of a "
-                          "block on {}: the smallest, of 16 queries and 16 keys, needs {} bytes and {} values in the "
-                          "registers of 4 warps, which hold {}; take a 16-bit dtype or the CPU",
-                          kName, head_dim, dtype_name(dtype), target.shared_bytes, target.name, need.shared_bytes,
-                          need.values, most_values(*this, 4)));
+  attention::refuse_head_dim(kName, head_dim, dtype, target,
+                             {16, 16, need.shared_bytes, need.values, most_values(*this, 4)});
 }
 
 double AttentionBackward::predict_us(const Tile& tile, const Setting& s) const {

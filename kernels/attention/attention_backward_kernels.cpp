@@ -60,20 +60,13 @@ namespace {
 
 using Views = AttentionBackward::Tensors<Var>;
 using Tile = AttentionBackward::Tile;
+using attention::numbers_from;
 
 /// Where one sequence lies.
 struct Sequence : attention::SequenceRows {
   Sequence(KernelBuilder& b, const Views& v, Var index, const Target& target)
       : SequenceRows(b, target, v, index), offset(kv_len - q_len) {}
-  /// Its rows of one head of q, out, dout or dq, and of k, v, dk or dv.
-  Var queries(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, q_first, q_len); }
-  Var keys(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, kv_first, kv_len); }
   Var offset;  ///< query i stands at position i + offset
-
- private:
-  static Var rows(KernelBuilder& b, Var view, Var head, Var first, Var count) {
-    return b.slice(b.at(view, 1, head), {first, 0}, {count, view.type().shape[2]});
-  }
 };
 
 QueryFacts facts_of(KernelBuilder& b, const Views& v, const Sequence& sequence, Var head, Var row, Var dout) {
@@ -84,8 +77,6 @@ QueryFacts facts_of(KernelBuilder& b, const Views& v, const Sequence& sequence, 
   facts.delta = load_delta(b, sequence.queries(b, v.out, head), row, dout);
   return facts;
 }
-
-Var numbers_from(KernelBuilder& b, Var first, int64_t count) { return b.iota(count) + b.cast(first, DType::i32); }
 
 /// One program: dk and dv of `block` keys of one key head.
 void build_keys(KernelBuilder& b, const AttentionBackward& s, const Tile& tile, const Views& v,

@@ -41,8 +41,10 @@ SequenceRows::SequenceRows(KernelBuilder& b, const Target& target, Var q, Var k,
 Running::Running(KernelBuilder& b, int64_t rows, int64_t head_dim)
     : top(b.full({rows}, kNothingSeen)), sum(b.full({rows}, 0.0)), acc(b.full({rows, head_dim}, 0.0)) {}
 
+Var numbers_from(KernelBuilder& b, Var first, int64_t count) { return b.iota(count) + b.cast(first, DType::i32); }
+
 Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
-  return down(b, b.iota(columns) + b.cast(first, DType::i32), rows, columns);
+  return down(b, numbers_from(b, first, columns), rows, columns);
 }
 
 namespace {
@@ -94,22 +96,9 @@ namespace {
 using Views = AttentionForward::Tensors<Var>;
 using Tile = AttentionForward::Tile;
 
-/// Where one sequence lies, and its keys of one head.
-struct Sequence : SequenceRows {
-  Sequence(KernelBuilder& b, const Views& v, Var sequence, Var kv_head, const Target& target)
-      : SequenceRows(b, target, v, sequence) {
-    const auto rows = [&](Var view) {
-      return b.slice(b.at(view, 1, kv_head), {kv_first, 0}, {kv_len, view.type().shape[2]});
-    };
-    keys.k = rows(v.k);
-    keys.v = rows(v.v);
-  }
-  Keys keys;
-};
-
-/// [rows, columns] of row numbers, counted from `first`.
-Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
-  return across(b, b.iota(rows) + b.cast(first, DType::i32), rows, columns);
+Keys keys_of(KernelBuilder& b, const SequenceRows& sequence, const Views& v, Var kv_head) {
+  Var k = sequence.keys(b, v.k, kv_head);
+  return {k, sequence.keys(b, v.v, kv_head)};
 }
 
 /// A program's block of queries and its head. Late queries see the most keys under a causal mask: they go first, so
@@ -134,7 +123,9 @@ void build_blocks(KernelBuilder& b, const AttentionForward& s, const Views& v, c
   const int64_t block_m = tile.block_m, block_n = tile.block_n;
   const auto [block, head] = block_and_head(b, s, target);
   Var row = block * block_m;
-  const Sequence sequence(b, v, b.program_id(2), head / s.group(), target);
+  Var kv_head = head / s.group(), index = b.program_id(2);
+  const SequenceRows sequence(b, target, v, index);
+  const Keys keys = keys_of(b, sequence, v, kv_head);
   Var offset = sequence.kv_len - sequence.q_len;  // query i stands at position i + offset
 
   Var first_key = b.constant(DType::i64, int64_t{0}), end = sequence.kv_len;
@@ -142,18 +133,16 @@ void build_blocks(KernelBuilder& b, const AttentionForward& s, const Views& v, c
   if (s.window) first_key = b.max(row + offset + (1 - s.window), 0) / block_n * block_n;
   end = b.select(row < sequence.q_len, end, first_key);  // sequences shorter than the longest: nothing to do
 
-  Var q = b.slice(b.at(v.q, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
-  Var queries = b.load(q, {row, 0}, {block_m, s.head_dim});
-  Var position = row_numbers(b, row + offset, block_m, block_n);
+  Var queries = b.load(sequence.queries(b, v.q, head), {row, 0}, {block_m, s.head_dim});
+  Var position = across(b, numbers_from(b, row + offset, block_m), block_m, block_n);
   const auto visible = [&](Var key) {
     Var other = column_numbers(b, key, block_m, block_n);
     Var seen = s.causal ? other <= position : other < b.cast(sequence.kv_len, DType::i32);
     return s.window ? b.logical_and(seen, other > position - s.window) : seen;
   };
-  const Running seen =
-      attend(b, s, sequence.keys, queries, first_key, end, block_n, visible, Running(b, block_m, s.head_dim));
+  const Running seen = attend(b, s, keys, queries, first_key, end, block_n, visible, Running(b, block_m, s.head_dim));
 
-  Var out = b.slice(b.at(v.out, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
+  Var out = sequence.queries(b, v.out, head);
   Var lse = b.slice(v.lse, {sequence.q_first, 0}, {sequence.q_len, s.heads});
   b.store(out, {row, 0}, to_storage(b, normalized(b, seen), s.dtype));
   b.store(lse, {row, head}, b.expand(log_sum_exp(b, seen), 1));
@@ -205,7 +194,8 @@ void build_decode(KernelBuilder& b, const AttentionForward& s, const Views& v, c
   if (splits > 1) partials.emplace(b, s, splits);
 
   Var split = b.program_id(0), kv_head = b.program_id(1), batch_index = b.program_id(2);
-  const Sequence sequence(b, v, batch_index, kv_head, target);
+  const SequenceRows sequence(b, target, v, batch_index);
+  const Keys keys = keys_of(b, sequence, v, kv_head);
   Var begin = b.constant(DType::i64, int64_t{0});
   if (s.window) begin = b.max(sequence.kv_len - s.window, 0);
   Var part = b.cdiv(b.cdiv(sequence.kv_len - begin, splits), block_n) * block_n;
@@ -225,8 +215,7 @@ void build_decode(KernelBuilder& b, const AttentionForward& s, const Views& v, c
   const auto visible = [&](Var key) {
     return column_numbers(b, key, s.group(), block_n) < b.cast(sequence.kv_len, DType::i32);
   };
-  const Running seen =
-      attend(b, s, sequence.keys, q, first_key, end, block_n, visible, Running(b, s.group(), s.head_dim));
+  const Running seen = attend(b, s, keys, q, first_key, end, block_n, visible, Running(b, s.group(), s.head_dim));
 
   const auto finish = [&](const Running& all) {
     const auto [out, out_head] = query_heads(v.out);

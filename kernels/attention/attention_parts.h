@@ -19,6 +19,13 @@ struct Sizes {
 /// Pairs of a query and a key that it sees, of one head: all sequences as long as the average one. `window`: 0, all.
 double visible_pairs(const Sizes& sizes, bool causal, int64_t window);
 
+/// Refuses a GPU whose blocks have no room for the smallest tile, of 4 warps.
+struct SmallestTile {
+  int64_t queries, keys, shared_bytes, values, most_values;
+};
+[[noreturn]] void refuse_head_dim(std::string_view operation, int64_t head_dim, DType dtype, const Target& target,
+                                  const SmallestTile& tile);
+
 /// Keys and values of one head as views [keys, head_dim].
 struct Keys {
   Var k, v;
@@ -31,7 +38,15 @@ struct SequenceRows {
   SequenceRows(KernelBuilder& b, const Target& target, const auto& v, Var index)
       : SequenceRows(b, target, v.q, v.k, v.q_start, v.kv_start, v.kv_len, index) {}
   SequenceRows(KernelBuilder& b, const Target& target, Var q, Var k, Var q_start, Var kv_start, Var kv_len, Var index);
+  /// Rows of one head of tensors that lie as q, and as k.
+  Var queries(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, q_first, q_len); }
+  Var keys(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, kv_first, kv_len); }
   Var q_first, q_len, kv_len, kv_first;
+
+ private:
+  static Var rows(KernelBuilder& b, Var view, Var head, Var first, Var count) {
+    return b.slice(b.at(view, 1, head), {first, 0}, {count, view.type().shape[2]});
+  }
 };
 
 /// The softmax state of each row so far: maximum score (log2 units), sum of exp2(score - maximum), weighted values.
@@ -42,7 +57,8 @@ struct Running {
   Var top, sum, acc;
 };
 
-/// [rows, columns] of column numbers, counted from `first`.
+/// [count] of numbers, counted from `first`; and [rows, columns] of such column numbers.
+Var numbers_from(KernelBuilder& b, Var first, int64_t count);
 Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns);
 
 /// Takes the keys [first_key, end) into account, block by block. `visible`, from the first key of a block, is an i1

@@ -18,7 +18,6 @@
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
-#include "kernels/linear/tiled_op.h"
 #include "seqtile/error.h"
 #include "seqtile/kernel.h"
 
@@ -26,15 +25,10 @@ namespace seqtile::kernels {
 
 using autotune::GpuSample;
 using autotune::SizeExpr;
+using linear_op::portable;
 using linear_op::Tile;
 
 namespace {
-
-/// A tensor map does not say where an expert's weight and rows lie: Hopper takes the portable loop.
-Target portable(Target target) {
-  target.has_wgmma = false;
-  return target;
-}
 
 /// Rows of one expert.
 struct Block {
@@ -115,13 +109,13 @@ std::vector<int64_t> GroupedLinear::typical_rows(int64_t length) const {
 }
 
 /// The tiles for an expert with the mean number of rows, with half of it, and with the most.
-std::vector<Tile> GroupedLinear::tiles(int threads, int64_t length, const Target& target) const {
-  const std::vector<int64_t> rows = typical_rows(length);
-  const int64_t mean = cdiv(length, experts), most = std::max(mean, std::ranges::max(rows));
+std::vector<Tile> GroupedLinear::tiles(const Setting& s) const {
+  const std::vector<int64_t> rows = typical_rows(s.length);
+  const int64_t mean = cdiv(s.length, experts), most = std::max(mean, std::ranges::max(rows));
   std::vector<Tile> tiles;
   std::set<Tile> seen;
   for (const int64_t of_expert : std::set<int64_t>{cdiv(mean, 2), mean, most})
-    for (const Tile& tile : layer().tiles(threads, of_expert, portable(target)))
+    for (const Tile& tile : layer().tiles({of_expert, s.threads, portable(s.target)}))
       if (seen.insert(tile).second) tiles.push_back(tile);
   return tiles;
 }
@@ -133,20 +127,20 @@ void GroupedLinear::refuse(const Target& target) const {
 }
 
 /// Experts come one after the other, and all threads take their programs.
-double GroupedLinear::predict_us(const Tile& tile, int threads, int64_t length, const Target& target) const {
-  if (target.is_gpu()) return autotune::predict_us(gpu_work(tile, length, target), target.gpu);
+double GroupedLinear::predict_us(const Tile& tile, const Setting& s) const {
+  if (s.target.is_gpu()) return autotune::predict_us(gpu_work(tile, s), s.target.gpu);
   const Linear one = layer();
   double us = 0;
-  for (const int64_t rows : typical_rows(length))
-    if (rows) us += one.predict_us(tile, 1, rows, target);
-  return us / threads;
+  for (const int64_t rows : typical_rows(s.length))
+    if (rows) us += one.predict_us(tile, {rows, 1, s.target});
+  return us / s.threads;
 }
 
-autotune::GpuWork GroupedLinear::gpu_work(const Tile& tile, int64_t length, const Target& target) const {
-  const std::vector<int64_t> rows = typical_rows(length);
+autotune::GpuWork GroupedLinear::gpu_work(const Tile& tile, const Setting& s) const {
+  const std::vector<int64_t> rows = typical_rows(s.length);
   int64_t busy = 0, blocks = 0;
   for (const int64_t of_expert : rows) busy += of_expert > 0, blocks += cdiv(of_expert, tile.block_m);
-  autotune::GpuWork work = layer().gpu_work(tile, cdiv(length, busy), portable(target));
+  autotune::GpuWork work = layer().gpu_work(tile, {cdiv(s.length, busy), s.threads, portable(s.target)});
   work.programs = static_cast<double>(blocks * cdiv(n, tile.block_n));
   work.memory_bytes *= static_cast<double>(busy);
   return work;
@@ -223,7 +217,7 @@ autotune::OpDef::Tolerance GroupedLinear::tolerance() const { return layer().tol
 double GroupedLinear::deviation() const { return 1 / std::sqrt(static_cast<double>(k)); }
 
 autotune::OpDef grouped_linear() {
-  autotune::OpDef op = linear_op::tiled_op<GroupedLinear>(
+  autotune::OpDef op = tile_kernel<GroupedLinear>(
       "linear layers of experts, each for its rows: x [rows sorted by expert] w[expert]^T, gated or not");
   op.has_uneven_programs = true;
   op.cost = [](const autotune::Workload& w, std::span<const int64_t> symbols) {

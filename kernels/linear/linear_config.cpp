@@ -9,6 +9,7 @@
 #include "autotune/gpu_model.h"
 #include "kernels/linear/linear_config.h"
 #include "jit/base/cdiv.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::linear_op {
 namespace {
@@ -346,6 +347,11 @@ int64_t values_of_block(const Linear& s, const Tile& t) {
   return t.block_m * columns + operands;
 }
 
+Target portable(Target target) {
+  target.has_wgmma = false;
+  return target;
+}
+
 std::optional<std::string> refusal(const Linear& s, const Tile& t, int threads, const Target& target,
                                    std::optional<DType> result) {
   if (t.form == "mma") {
@@ -379,8 +385,9 @@ namespace seqtile::kernels {
 
 using linear_op::Tile;
 
-std::vector<Tile> Linear::tiles(int threads, int64_t length, const Target& target, std::optional<DType> result) const {
+std::vector<Tile> Linear::tiles(const Setting& s, std::optional<DType> result) const {
   using namespace linear_op;
+  const auto& [length, threads, target] = s;
   Collector collector(*this, threads, target, result);
   if (target.is_gpu()) {
     collect_mma(*this, length, target, collector);
@@ -395,10 +402,11 @@ std::vector<Tile> Linear::tiles(int threads, int64_t length, const Target& targe
   return collector.take();
 }
 
-double Linear::predict_us(const Tile& t, int threads, int64_t length, const Target& target) const {
+double Linear::predict_us(const Tile& t, const Setting& setting) const {
   using namespace linear_op;
+  const auto& [length, threads, target] = setting;
   const Linear& s = *this;
-  if (target.is_gpu()) return autotune::predict_us(gpu_work(t, length, target), target.gpu);
+  if (target.is_gpu()) return autotune::predict_us(gpu_work(t, setting), target.gpu);
   constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 1;
   const bool is_outer = t.form == "outer", is_matrix = t.form == "matrix";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();

@@ -41,6 +41,9 @@ struct SharedBytes {
   int64_t results;   ///< room to give them another layout
 };
 
+/// For kernels that read rows or weights which no tensor map covers, of an expert or of several ranks: Hopper takes the
+/// portable loop.
+Target portable(Target target);
 /// Nothing when `tile` fits registers, caches and layout, else the reason.
 std::optional<std::string> refusal(const Linear& op, const Tile& tile, int threads, const Target& target,
                                    std::optional<DType> result = {});

@@ -9,6 +9,7 @@
 #include "autotune/gpu_model.h"
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_tile.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels {
 
@@ -27,9 +28,11 @@ std::pair<int64_t, int64_t> warp_grid(int64_t block_m, int64_t block_n, int64_t 
 
 }  // namespace
 
-GpuWork Linear::gpu_work(const Tile& t, int64_t length, const Target& target) const {
+GpuWork Linear::gpu_work(const Tile& t, const Setting& s) const {
   constexpr double kInstructionsPerLoad = 4, kOtherPerTurn = 30, kFragments = 40;
   constexpr double kMeeting = 600;  // measured on an H200: the fences of a cluster's barriers
+  const int64_t length = s.length;
+  const Target& target = s.target;
   const int64_t block_m = t.block_m, block_n = t.block_n, block_k = t.kc, num_warps = t.num_warps;
   const int64_t weights = weights_per_loop(), bytes = dtype_bytes(dtype), cluster = std::max<int64_t>(t.cluster, 1);
   const int64_t columns = n + n2 + n3, column_blocks = linear_op::column_blocks(*this, block_n);

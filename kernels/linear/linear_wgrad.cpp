@@ -12,7 +12,6 @@
 #include "autotune/gpu_model.h"
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_tile.h"
-#include "kernels/linear/tiled_op.h"
 #include "seqtile/error.h"
 #include "seqtile/kernel.h"
 
@@ -53,8 +52,9 @@ Linear LinearWgrad::product(int64_t length) const {
   return {.n = k, .k = length, .residual = accumulate, .weight_layout = WeightLayout::transposed, .dtype = dtype};
 }
 
-std::vector<Tile> LinearWgrad::tiles(int threads, int64_t length, const Target& target) const {
-  std::vector<Tile> tiles = product(length).tiles(threads, n, without_matrix_registers(target), dw_dtype());
+std::vector<Tile> LinearWgrad::tiles(const Setting& s) const {
+  const Target& target = s.target;
+  std::vector<Tile> tiles = product(s.length).tiles({n, s.threads, without_matrix_registers(target)}, dw_dtype());
   // Sums that start from what is there leave the portable loop no registers to load far ahead, nor for the addresses of
   // wide rows.
   constexpr int64_t kMostSums = 128, kMostStages = 3, kMostColumns = 128;  // sums: of a thread
@@ -70,14 +70,14 @@ void LinearWgrad::refuse(const Target& target) const {
   throw Error(ErrorCode::unsupported, fmt::format("linear_wgrad: no tile fits {}", target.name));
 }
 
-double LinearWgrad::predict_us(const Tile& tile, int threads, int64_t length, const Target& target) const {
-  return product(length).predict_us(tile, threads, n, target);
+double LinearWgrad::predict_us(const Tile& tile, const Setting& s) const {
+  return product(s.length).predict_us(tile, {n, s.threads, s.target});
 }
 
-autotune::GpuWork LinearWgrad::gpu_work(const Tile& tile, int64_t length, const Target& target) const {
-  autotune::GpuWork work = product(length).gpu_work(tile, n, target);
+autotune::GpuWork LinearWgrad::gpu_work(const Tile& tile, const Setting& s) const {
+  autotune::GpuWork work = product(s.length).gpu_work(tile, {n, s.threads, s.target});
   // What has to be a multiple of 16 bytes are rows of dy and x, not the sum.
-  work.uses_wgmma = autotune::may_use_wgmma(target, dtype, tile.block_m, tile.num_warps) && n % 8 == 0 && k % 8 == 0;
+  work.uses_wgmma = autotune::may_use_wgmma(s.target, dtype, tile.block_m, tile.num_warps) && n % 8 == 0 && k % 8 == 0;
   return work;
 }
 
@@ -133,8 +133,8 @@ autotune::OpDef::Tolerance LinearWgrad::tolerance(int64_t length) const {
 }
 
 autotune::OpDef linear_wgrad() {
-  autotune::OpDef op = linear_op::tiled_op<LinearWgrad>(
-      "dy^T x, the gradient of a linear layer's weight, added to what is there if wanted", 2);
+  autotune::OpDef op =
+      tile_kernel<LinearWgrad>("dy^T x, the gradient of a linear layer's weight, added to what is there if wanted", 2);
   op.fill = fill;
   return op;
 }

@@ -16,15 +16,15 @@ namespace seqtile::kernels::rms_norm_backward_op {
 
 using Operands = RmsNormBackward::Tensors<Var>;
 
-/// The workspaces of rms_norm_grid.
+/// RmsNormBackward::workspaces().
 struct Workspaces {
   Workspaces() = default;
-  Workspaces(KernelBuilder& b, const autotune::Config& config);
+  Workspaces(KernelBuilder& b, const RmsNormBackward::Tile& tile);
   Var parts, group_sums, arrived;  ///< [programs][n], [groups][n]; a counter for each group and one for all
 };
 
 /// One program. `give` gets the sum over all rows [n], in the program that ends last.
-void build_rows(KernelBuilder& b, const RmsNormBackward& op, const autotune::Config& config, const Target& target,
+void build_rows(KernelBuilder& b, const RmsNormBackward& op, const RmsNormBackward::Tile& tile, const Target& target,
                 const Operands& v, const Workspaces& workspaces, const std::function<void(Var dweight)>& give);
 
 /// Columns of a row: gradient of x, and terms of the gradient of the weight.

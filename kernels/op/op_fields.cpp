@@ -47,22 +47,4 @@ void FieldLoader::choose(std::string_view name, std::string& value, std::span<co
   value = fields_.get_string(name);
 }
 
-void FieldReader::integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) {
-  const bool has_default = value >= lo && value <= hi;
-  value = has_default ? reader_.integer(name, value, lo, hi) : reader_.required(name, lo, hi);
-}
-void FieldReader::number(std::string_view name, double& value, double lo, double hi) {
-  value = reader_.number(name, value, lo, hi);
-}
-void FieldReader::late_number(std::string_view name, double& value, double fallback, double lo, double hi) {
-  value = reader_.late_number(name, fallback, lo, hi);
-}
-void FieldReader::refuse(std::string_view name, const std::string& reason) {
-  if (!reader_.lacks_field()) reader_.refuse(name, reason);
-}
-void FieldReader::absent(std::string_view name, const std::string& reason) { reader_.absent(name, reason); }
-void FieldReader::choose(std::string_view name, std::string& value, std::span<const std::string_view> names) {
-  value = reader_.choice(name, names, static_cast<size_t>(std::ranges::find(names, value) - names.begin()));
-}
-
 }  // namespace seqtile::kernels

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "seqtile/error.h"
 #include "jit/base/nearest_word.h"
+#include "seqtile/error.h"
 
 namespace seqtile::kernels {
 namespace {
@@ -28,75 +28,70 @@ WorkloadReader::WorkloadReader(const autotune::Workload& given) : given_(given),
                 fmt::format("{}: threads is {}, must be at least 1", given.operation, given.threads));
 }
 
-void WorkloadReader::refuse(std::string_view name, const std::string& reason) const {
+const autotune::FieldValue* WorkloadReader::given(std::string_view name) const {
+  const auto it = given_.fields.values().find(name);
+  return it == given_.fields.values().end() ? nullptr : &it->second;
+}
+
+void WorkloadReader::fail(std::string_view name, const std::string& reason) const {
   if (!missing_.empty())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: field {} is missing, {}", given_.operation, missing_, missing_reason_));
-  const auto it = given_.fields.values().find(name);
-  const std::string value = it == given_.fields.values().end() ? "missing" : text_of(it->second);
+  const std::string value = given(name) ? text_of(*given(name)) : "missing";
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: field {} is {}, {}", given_.operation, name, value, reason));
 }
 
-void WorkloadReader::absent(std::string_view name, const std::string& reason) const {
-  if (given_.fields.contains(name)) refuse(name, reason);
+void WorkloadReader::refuse(std::string_view name, const std::string& reason) {
+  if (missing_.empty()) fail(name, reason);
 }
 
-int64_t WorkloadReader::required(std::string_view name, int64_t lo, int64_t hi) {
-  if (!given_.fields.contains(name) && missing_.empty()) {
-    missing_ = name;
-    missing_reason_ = fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo);
-  }
-  return integer(name, lo, lo, hi);
+void WorkloadReader::absent(std::string_view name, const std::string& reason) {
+  if (given(name)) fail(name, reason);
 }
 
-int64_t WorkloadReader::integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi) {
-  const auto it = given_.fields.values().find(name);
-  int64_t value = fallback;
-  if (it != given_.fields.values().end()) {
-    const int64_t* given = std::get_if<int64_t>(&it->second);
-    if (!given || *given < lo || *given > hi) refuse(name, fmt::format("must be a whole number of {}..{}", lo, hi));
-    value = *given;
-  }
-  result_.fields.set(std::string(name), value);
-  return value;
-}
-
-double WorkloadReader::number(std::string_view name, double fallback, double lo, double hi) {
-  const auto it = given_.fields.values().find(name);
-  double value = fallback;
-  if (it != given_.fields.values().end()) {
-    if (std::holds_alternative<std::string>(it->second))
-      refuse(name, fmt::format("must be a number of {}..{}", lo, hi));
-    value = given_.fields.get_double(name, fallback);
-    if (!(value >= lo && value <= hi)) refuse(name, fmt::format("must be a number of {}..{}", lo, hi));
+void WorkloadReader::integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) {
+  const bool has_default = value >= lo && value <= hi;
+  if (const autotune::FieldValue* field = given(name)) {
+    const int64_t* number = std::get_if<int64_t>(field);
+    if (!number || *number < lo || *number > hi) fail(name, fmt::format("must be a whole number of {}..{}", lo, hi));
+    value = *number;
+  } else if (!has_default) {
+    if (missing_.empty()) {
+      missing_ = name;
+      missing_reason_ = fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo);
+    }
+    value = lo;
   }
   result_.fields.set(std::string(name), value);
-  return value;
 }
 
-double WorkloadReader::late_number(std::string_view name, double fallback, double lo, double hi) {
-  const auto it = given_.fields.values().find(name);
-  const bool is_text = it != given_.fields.values().end() && std::holds_alternative<std::string>(it->second);
-  if (is_text || given_.fields.get_double(name, fallback) != fallback) return number(name, fallback, lo, hi);
-  left_out_.emplace_back(name);
-  return fallback;
-}
-
-std::string WorkloadReader::choice(std::string_view name, std::span<const std::string_view> choices, size_t fallback) {
-  std::string_view value = choices[fallback];
-  const auto it = given_.fields.values().find(name);
-  if (it != given_.fields.values().end()) {
-    const std::string* given = std::get_if<std::string>(&it->second);
-    bool known = false;
-    for (const std::string_view choice : choices) known |= given && *given == choice;
-    if (!known)
-      refuse(name,
-             fmt::format("must be one of {}{}", fmt::join(choices, ", "), did_you_mean(given ? *given : "", choices)));
-    value = *given;
+void WorkloadReader::number(std::string_view name, double& value, double lo, double hi) {
+  if (const autotune::FieldValue* field = given(name)) {
+    const bool is_text = std::holds_alternative<std::string>(*field);
+    if (!is_text) value = given_.fields.get_double(name, value);
+    if (is_text || !(value >= lo && value <= hi)) fail(name, fmt::format("must be a number of {}..{}", lo, hi));
   }
-  result_.fields.set(std::string(name), std::string(value));
-  return std::string(value);
+  result_.fields.set(std::string(name), value);
+}
+
+void WorkloadReader::late_number(std::string_view name, double& value, double fallback, double lo, double hi) {
+  value = fallback;
+  const autotune::FieldValue* field = given(name);
+  const bool is_text = field && std::holds_alternative<std::string>(*field);
+  if (is_text || given_.fields.get_double(name, fallback) != fallback) number(name, value, lo, hi);
+  else left_out_.emplace_back(name);
+}
+
+void WorkloadReader::choose(std::string_view name, std::string& value, std::span<const std::string_view> names) {
+  if (const autotune::FieldValue* field = given(name)) {
+    const std::string* chosen = std::get_if<std::string>(field);
+    if (!chosen || std::ranges::find(names, *chosen) == names.end())
+      fail(name,
+           fmt::format("must be one of {}{}", fmt::join(names, ", "), did_you_mean(chosen ? *chosen : "", names)));
+    value = *chosen;
+  }
+  result_.fields.set(std::string(name), value);
 }
 
 autotune::Workload WorkloadReader::finish() const {
@@ -112,7 +107,7 @@ autotune::Workload WorkloadReader::finish() const {
                     text_of(value), fmt::join(known, ", "),
                     missing_.empty() ? "" : fmt::format("; {} is missing", missing_), did_you_mean(name, known)));
   }
-  if (!missing_.empty()) refuse(missing_, missing_reason_);
+  if (!missing_.empty()) fail(missing_, missing_reason_);
   return result_;
 }
 

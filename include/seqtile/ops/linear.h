@@ -69,18 +69,16 @@ struct Linear {
   int64_t weight_columns(int i) const { return gated || i == 0 ? n : i == 1 ? n2 : n3; }
   int weights_per_loop() const { return gated ? 2 : 1; }
 
-  /// Every tile worth measuring for lengths near `length`. `result`: the dtype of y, where it is not that of x.
-  std::vector<linear_op::Tile> tiles(int threads, int64_t length, const Target& target,
-                                     std::optional<DType> result = {}) const;
-  [[noreturn]] void refuse(const Target& target) const;  ///< no tile fits
-  /// Microseconds, for ranking; of a GPU by gpu_work().
-  double predict_us(const linear_op::Tile& tile, int threads, int64_t length, const Target& target) const;
-  /// GPUs: what one program does, and small calls that show it.
-  autotune::GpuWork gpu_work(const linear_op::Tile& tile, int64_t length, const Target& target) const;
-  std::vector<autotune::GpuSample> gpu_samples(const linear_op::Tile& tile, int64_t length) const;
+  /// The members of a tile_kernel(). `result`: the dtype of y, where it is not that of x.
+  using Tile = linear_op::Tile;
+  std::vector<Tile> tiles(const Setting& s, std::optional<DType> result = {}) const;
+  [[noreturn]] void refuse(const Target& target) const;
+  double predict_us(const Tile& tile, const Setting& s) const;  ///< of a GPU by gpu_work()
+  autotune::GpuWork gpu_work(const Tile& tile, const Setting& s) const;
+  std::vector<autotune::GpuSample> gpu_samples(const Tile& tile, int64_t length) const;
   double flops(int64_t length) const;
-  std::array<autotune::SizeExpr, 3> grid(const linear_op::Tile& tile) const;
-  void build(KernelBuilder& b, const Tensors<Var>& v, const linear_op::Tile& tile, const Target& target) const;
+  std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const;
+  void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
   void reference(const Tensors<Tensor>& t, std::span<const int64_t> rows, Tensors<std::vector<double>>& out) const;
   autotune::OpDef::Tolerance tolerance() const;
 
@@ -136,14 +134,15 @@ struct LinearWgrad {
   /// predictions are that layer's, but for form "matrix".
   Linear product(int64_t length) const;
 
-  std::vector<linear_op::Tile> tiles(int threads, int64_t length, const Target& target) const;
+  using Tile = linear_op::Tile;
+  std::vector<Tile> tiles(const Setting& s) const;
   [[noreturn]] void refuse(const Target& target) const;
-  double predict_us(const linear_op::Tile& tile, int threads, int64_t length, const Target& target) const;
-  autotune::GpuWork gpu_work(const linear_op::Tile& tile, int64_t length, const Target& target) const;
-  std::vector<autotune::GpuSample> gpu_samples(const linear_op::Tile& tile, int64_t length) const;
+  double predict_us(const Tile& tile, const Setting& s) const;
+  autotune::GpuWork gpu_work(const Tile& tile, const Setting& s) const;
+  std::vector<autotune::GpuSample> gpu_samples(const Tile& tile, int64_t length) const;
   double flops(int64_t length) const;
-  std::array<autotune::SizeExpr, 3> grid(const linear_op::Tile& tile) const;
-  void build(KernelBuilder& b, const Tensors<Var>& v, const linear_op::Tile& tile, const Target& target) const;
+  std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const;
+  void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
   void reference(const Tensors<Tensor>& t, std::span<const int64_t> rows, Tensors<std::vector<double>>& out) const;
   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 };
@@ -186,14 +185,15 @@ struct GroupedLinear {
   /// 1 / sqrt(1 + e'), e' counting the experts in a mixed order. Of 64 experts the first has 4.3 times the mean.
   std::vector<int64_t> typical_rows(int64_t length) const;
 
-  std::vector<linear_op::Tile> tiles(int threads, int64_t length, const Target& target) const;
-  [[noreturn]] void refuse(const Target& target) const;  ///< no tile fits
-  double predict_us(const linear_op::Tile& tile, int threads, int64_t length, const Target& target) const;
-  autotune::GpuWork gpu_work(const linear_op::Tile& tile, int64_t length, const Target& target) const;
-  std::vector<autotune::GpuSample> gpu_samples(const linear_op::Tile& tile, int64_t length) const;
+  using Tile = linear_op::Tile;
+  std::vector<Tile> tiles(const Setting& s) const;
+  [[noreturn]] void refuse(const Target& target) const;
+  double predict_us(const Tile& tile, const Setting& s) const;
+  autotune::GpuWork gpu_work(const Tile& tile, const Setting& s) const;
+  std::vector<autotune::GpuSample> gpu_samples(const Tile& tile, int64_t length) const;
   autotune::Cost cost(int64_t length) const;
-  std::array<autotune::SizeExpr, 3> grid(const linear_op::Tile& tile) const;
-  void build(KernelBuilder& b, const Tensors<Var>& v, const linear_op::Tile& tile, const Target& target) const;
+  std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const;
+  void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
   bool fill(std::string_view arg, const Tensors<Tensor>& t) const;
   void reference(const Tensors<Tensor>& t, std::span<const int64_t> rows, Tensors<std::vector<double>>& out) const;
   autotune::OpDef::Tolerance tolerance() const;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "seqtile/operation.h"
 
 namespace seqtile::kernels {
+
+struct Setting;
 
 /// The activations that fuse into other kernels.
 enum class Activation { none, silu, gelu, gelu_tanh, relu_squared };
@@ -186,7 +189,28 @@ struct RmsNormBackward {
   }
   autotune::Workload workload() const { return workload_of(*this); }
 
+  /// `rows` are those of one tile, `programs` those of the launch, whatever the length is. Few programs leave threads
+  /// idle, many leave many parts of dweight to add up.
+  struct Tile {
+    int64_t rows = 0, programs = 0;
+    std::optional<int64_t> num_warps = {};
+    /// Programs whose parts one of them adds up, and how many such groups there are.
+    int64_t members() const;
+    int64_t num_groups() const;
+  };
+  void parameters(auto& v, auto& tile) const {
+    v("rows", tile.rows);
+    v("programs", tile.programs);
+    v("num_warps", tile.num_warps);
+  }
+  std::vector<Tile> tiles(const Setting& s) const;
+  [[noreturn]] void refuse(const Target& target) const;
+  double predict_us(const Tile& tile, const Setting& s) const;  ///< of a GPU by gpu_work()
+  autotune::GpuWork gpu_work(const Tile& tile, const Setting& s) const;
+  std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const { return {autotune::SizeExpr{tile.programs}}; }
+  std::vector<autotune::Workspace> workspaces(const Tile& tile) const;
   double flops(int64_t length) const { return 12 * static_cast<double>(length * n); }
+  void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
   void reference(const Tensors<Tensor>& t, std::span<const int64_t> rows, Tensors<std::vector<double>>& out) const;
   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 };

@@ -23,9 +23,6 @@ void add_channel_args(autotune::Schema& schema);
 /// Values of the symbols that add_channel_args() has added.
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity);
 
-struct ChannelViews {
-  Var block, counters, op_id;
-};
 /// The kernel's parameters for them, all of them: the counters are the last workspace, the number the only scalar.
 /// `workspaces` declares those before the counters.
 ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& workspaces = nullptr);

@@ -60,16 +60,28 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
-Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var op_id,
+Var in_turn(KernelBuilder& b, Operand first, Operand last, Var start, const std::function<Var(Var i)>& next) {
+  return b.for_loop(first, last, 1, {start}, [&](Var i, std::vector<Var> before) {
+    return b.if_then(
+        before[0], [&] { return std::vector{next(i)}; }, [&] { return before; });
+  })[0];
+}
+
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, const ChannelViews& channel,
                    Var length)
-    : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
+    : b_(b),
+      protocol_(protocol),
+      shape_(std::move(shape)),
+      block_(channel.block),
+      counters_(channel.counters),
+      length_(length) {
   for (const PhaseShape& phase : shape_.phases)
     if (phase.is_joined &&
         (b.is_for_gpu() || phase.rows != PhaseShape::Rows::of_source || shape_.layout != RowLayout::contiguous))
       throw Error(ErrorCode::invalid_argument,
                   "transfer = join: only what ranks on CPUs gather of contiguous rows is joined; leave it out");
   b.schedule({{"in_order", int64_t{1}}});
-  identity_ = b.binary(OpKind::bit_xor, op_id, shape_.identity);
+  identity_ = b.binary(OpKind::bit_xor, channel.op_id, shape_.identity);
 }
 
 Var Exchange::rank() { return word(channel::rank); }
@@ -300,11 +312,8 @@ void Exchange::hand_over(int phase, Var peer, Var chunk) {
 
 Var Exchange::await(int phase, Var source, Var first, Var last, Var tile) {
   note(Action::await, phase);
-  Var good = b_.compare(Compare::eq, first, first);
-  return b_.for_loop(first, last, 1, {good}, [&](Var chunk, std::vector<Var> before) {
-    return b_.if_then(
-        before[0], [&] { return std::vector{wait_for_flag(phase, source, chunk, tile)}; }, [&] { return before; });
-  })[0];
+  return in_turn(b_, first, last, b_.compare(Compare::eq, first, first),
+                 [&](Var chunk) { return wait_for_flag(phase, source, chunk, tile); });
 }
 
 // What this rank sends to itself comes in any case; what peers would send is there already where nobody is awaited.
@@ -354,6 +363,12 @@ void Exchange::fill_with_nan(Var output) {
   b_.for_each(0, b_.size(output, 0), 1, [&](Var row) {
     b_.for_each(0, b_.size(output, 1), kColumns, [&](Var column) { b_.store(output, {row, column}, nan); });
   });
+}
+
+void run_program(KernelBuilder& b, Var id, std::span<const ProgramKind> kinds) {
+  const ProgramKind& first = kinds.front();
+  const auto others = [&] { run_program(b, id - first.count, kinds.subspan(1)); };
+  b.when(id<first.count, [&] { first.body(id); }, kinds.size()> 1 ? others : std::function<void()>());
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -15,6 +15,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -65,13 +66,24 @@ int64_t num_segments(const PhaseShape& phase, int world_size);
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity);
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity);
 
+/// A kernel's parameters of a channel: the control block, and the operation's number there. The first of the counters
+/// (i32) counts the programs that have ended; all are zero between launches.
+struct ChannelViews {
+  Var block, counters, op_id;
+};
+
+/// i1: `start`, and each `next` of first, ..., last - 1 in turn; what follows a false one is not computed.
+Var in_turn(KernelBuilder& b, Operand first, Operand last, Var start, const std::function<Var(Var i)>& next);
+
 class Exchange {
  public:
-  /// `block` is the channel's control block, `number` the operation's on the channel, `length` the number of rows of
-  /// all ranks. The first of the counters (i32) counts the programs that have ended; all are zero between launches.
-  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var op_id,
-           Var length);
+  /// `length`: rows of all ranks.
+  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, const ChannelViews& channel, Var length);
 
+  int world_size() const { return shape_.world_size; }
+  /// Rows of all ranks.
+  Var length() const { return length_; }
+  Var counters() const { return counters_; }
   /// Read again each time, as is all of this kind: what stays in memory does not take registers beside a product.
   Var rank();
   /// Rank + 1 + i, around.
@@ -145,5 +157,14 @@ class Exchange {
   PeerSteps noted_;
   int64_t role_ = 0;  ///< that is being built: timeline::role_word()
 };
+
+/// Programs of a grid that are of several kinds, one kind after the other.
+struct ProgramKind {
+  Operand count;
+  std::function<void(Var index)> body;  ///< `index`: among those of its kind
+};
+
+/// Emits the work of program `id`; a program behind the last kind has none.
+void run_program(KernelBuilder& b, Var id, std::span<const ProgramKind> kinds);
 
 }  // namespace seqtile::kernels::seqpar

@@ -11,17 +11,19 @@
 //   int64_t own_columns(int rank, bool of_keys) const;     // of tensors that are cut by heads
 //   int64_t smallest_chunk() const;                        // absent: kSmallestChunk
 // Users see these. The rest is a second type, Kernel, whose member `op` is the operation:
-//   std::vector<Config> configs(int threads, int64_t length, const Target& target) const;  // the default first
-//   double predict_us(const Config& config, int threads, int64_t length, const Target& target) const;
-//                                                          // absent: the place among the configurations
-//   void build(KernelBuilder& b, const Config& config, const Target& target, int64_t identity) const;
+//   void build(KernelBuilder& b, const Config& config, const Target& target, const ExchangeShape& exchange) const;
 //   autotune::SizeExpr programs(const Config& config) const;
 //   void reference(const autotune::Problem& p, const Tensors<Tensor>& t, std::span<const int64_t> rows,
 //                  Tensors<std::vector<double>>& out) const;
+//                                                          // or it returns the rows of every output, in their order
+// and, itself or by its member plans(), which returns another type that has them,
+//   std::vector<Config> configs(int threads, int64_t length, const Target& target) const;  // the default first
+//   Config default_config(int threads, int64_t length, const Target& target) const;    // absent: the first of these
+//   double predict_us(const Config& config, int threads, int64_t length, const Target& target) const;
+//                                                          // absent: the place among the configurations
 //   autotune::Cost cost(std::span<const int64_t> symbols) const;
 //   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 // It may have
-//   Config default_config(int threads, int64_t length, const Target& target) const;    // another than the first
 //   bool joins(int64_t length) const;                      // a call on one process finds its rows joined too
 //   std::vector<autotune::Workspace> workspaces(const Config& config) const;           // absent: one counter
 //   bool fill(const autotune::Problem& p, size_t arg, uint64_t seed) const;  // called before the channel is filled
@@ -32,7 +34,9 @@
 
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/identity.h"
+#include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/exchange/row_layout.h"
+#include "kernels/seqpar/exchange/transfer.h"
 #include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
 
@@ -49,6 +53,14 @@ template <class Op>
 ExchangeShape exchange_of(const Op& op) {
   if constexpr (requires { op.smallest_chunk(); }) return op.exchange(op.smallest_chunk());
   else return op.exchange(kSmallestChunk);
+}
+
+/// The exchange of a configuration's kernel: sums over ranks have places for all of their forms, of which it uses one.
+template <class Op>
+ExchangeShape exchange_of(const Op& op, const autotune::Config& config) {
+  ExchangeShape shape = op.exchange(config.get_int("chunk_rows", kSmallestChunk));
+  if (reduce_form(config) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
+  return with_transfer(std::move(shape), transfer_of(config));
 }
 
 /// The exchange of a call on one process, with all that peers would have sent.
@@ -82,6 +94,13 @@ autotune::Schema rank_schema_of(const Op& op) {
   return schema;
 }
 
+/// What has the kernel's configurations and what they cost.
+template <class Kernel>
+decltype(auto) plans_of(const Kernel& kernel) {
+  if constexpr (requires { kernel.plans(); }) return kernel.plans();
+  else return (kernel);
+}
+
 template <class Kernel>
 autotune::OpDef rank_op(std::string summary, int64_t version) {
   using autotune::Config;
@@ -104,26 +123,31 @@ autotune::OpDef rank_op(std::string summary, int64_t version) {
   };
   op.config_space = [=](const Workload& w, int64_t length, const Target& target) {
     autotune::ConfigSpace space;
-    for (Config& config : kernel_of(w).configs(w.threads, length, target)) space.add(std::move(config));
+    for (Config& config : plans_of(kernel_of(w)).configs(w.threads, length, target)) space.add(std::move(config));
     return space;
   };
   op.default_config = [=](const Workload& w, int64_t length, const Target& target) {
     const Kernel kernel = kernel_of(w);
-    if constexpr (requires { kernel.default_config(w.threads, length, target); })
-      return kernel.default_config(w.threads, length, target);
-    else return kernel.configs(w.threads, length, target).front();
+    const auto& plans = plans_of(kernel);
+    if constexpr (requires { plans.default_config(w.threads, length, target); })
+      return plans.default_config(w.threads, length, target);
+    else return plans.configs(w.threads, length, target).front();
   };
   op.predict_us = [=](const Workload& w, const Config& config, int64_t length, const Target& target) {
     const Kernel kernel = kernel_of(w);
-    if constexpr (requires { kernel.predict_us(config, w.threads, length, target); })
-      return kernel.predict_us(config, w.threads, length, target);
+    const auto& plans = plans_of(kernel);
+    if constexpr (requires { plans.predict_us(config, w.threads, length, target); })
+      return plans.predict_us(config, w.threads, length, target);
     else {
-      const std::vector<Config> configs = kernel.configs(w.threads, length, target);
+      const std::vector<Config> configs = plans.configs(w.threads, length, target);
       return static_cast<double>(std::ranges::find(configs, config) - configs.begin());
     }
   };
   op.build = [=](KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
-    kernel_of(w).build(b, config, target, identity_of(common_arguments(w, Op::kShares), config));
+    const Kernel kernel = kernel_of(w);
+    ExchangeShape exchange = exchange_of(kernel.op, config);
+    exchange.identity = identity_of(common_arguments(w, Op::kShares), config);
+    kernel.build(b, config, target, exchange);
   };
   op.grid = [=](const Workload& w, const Config& config) -> std::array<autotune::SizeExpr, 3> {
     return {kernel_of(w).programs(config), {}, {}};
@@ -141,15 +165,20 @@ autotune::OpDef rank_op(std::string summary, int64_t version) {
   };
   op.reference = [=](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
     const Kernel kernel = kernel_of(*p.workload);
-    typename Op::template Tensors<std::vector<double>> out;
-    kernel.reference(p, tensors_of(kernel.op, p.tensors), rows, out);
-    outputs.clear();
-    OutputCollector collector(outputs);
-    kernel.op.tensors(collector, out);
+    const auto tensors = tensors_of(kernel.op, p.tensors);
+    if constexpr (requires { kernel.reference(p, tensors, rows); }) {
+      outputs = kernel.reference(p, tensors, rows);
+    } else {
+      typename Op::template Tensors<std::vector<double>> out;
+      kernel.reference(p, tensors, rows, out);
+      outputs.clear();
+      OutputCollector collector(outputs);
+      kernel.op.tensors(collector, out);
+    }
   };
-  op.cost = [=](const Workload& w, std::span<const int64_t> symbols) { return kernel_of(w).cost(symbols); };
+  op.cost = [=](const Workload& w, std::span<const int64_t> symbols) { return plans_of(kernel_of(w)).cost(symbols); };
   op.tolerance = [=](const Workload& w, std::span<const int64_t> symbols) {
-    return kernel_of(w).tolerance(symbols[0]);
+    return plans_of(kernel_of(w)).tolerance(symbols[0]);
   };
   return op;
 }

@@ -17,6 +17,14 @@ std::vector<double> gathered_row(const Problem& problem, const Ranks& ranks, con
   return source == ranks.longest() ? read_row(own, local) : staged_row(problem, exchange, 0, source, local);
 }
 
+void add_staged_rows(std::span<double> sum, const Problem& problem, const ExchangeShape& exchange, int phase,
+                     const Ranks& ranks, int64_t row) {
+  for (int source = 0; source < ranks.longest(); ++source) {
+    const std::vector<double> partial = staged_row(problem, exchange, phase, source, row);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += partial[i];
+  }
+}
+
 namespace {
 
 /// The phases of reduce_shape() for an all-reduce.

@@ -49,18 +49,18 @@ const Protocol& protocol_of(ReduceForm form) {
 }
 
 Reduction::Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule,
-                     ReduceForm form, int world_size, Var counters, Var length, const ReduceBody& body, int phase)
+                     ReduceForm form, const ReduceBody& body, int phase)
     : b_(b),
       ex_(ex),
       s_(shape),
       schedule_(schedule),
       form_(form),
-      world_size_(world_size),
+      world_size_(ex.world_size()),
       body_(body),
-      counters_(counters),
-      length_(length),
+      counters_(ex.counters()),
+      length_(ex.length()),
       phase_(phase),
-      row_blocks_(b.cdiv(length, num_groups() * shape.block_rows)),
+      row_blocks_(b.cdiv(length_, num_groups() * shape.block_rows)),
       spans_(row_blocks_ * spans_per_row_block(shape, schedule)) {
   if (is_joined() && is_one_shot())
     throw Error(ErrorCode::invalid_argument, "order = join: not in one shot; leave it out");
@@ -248,12 +248,8 @@ Var Reduction::end_chunk(const Span& span, int64_t rows) {
 // i1: what all senders have computed for these rows is there.
 Var Reduction::await_all(const Span& span, Var id) {
   const int64_t rows = is_apart() ? schedule_.sum_rows : s_.block_rows;
-  return b_.for_loop(0, num_receivers(), 1, {span.row < span.end}, [&](Var i, std::vector<Var> before) {
-    return b_.if_then(
-        before[0],
-        [&] { return std::vector{ex_.await(phase_, ex_.peer(i), first_chunk(span), end_chunk(span, rows), id)}; },
-        [&] { return before; });
-  })[0];
+  return in_turn(b_, 0, num_receivers(), span.row < span.end,
+                 [&](Var i) { return ex_.await(phase_, ex_.peer(i), first_chunk(span), end_chunk(span, rows), id); });
 }
 
 void Reduction::sum_up(Var id) {
@@ -306,16 +302,15 @@ int64_t most_one_shot_rows(DType transport, int64_t columns) {
   return std::max<int64_t>(1, kMostOneShotBytes / (columns * dtype_bytes(transport)));
 }
 
-ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t identity,
-                           int64_t chunk_rows) {
+ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t chunk_rows) {
   using Rows = PhaseShape::Rows;
   const int64_t columns = shape.columns * shape.num_sums;
   const PhaseShape partials{Rows::of_owner, shape.transport, columns, chunk_rows};
-  if (form == ReduceForm::scatter) return {world_size, identity, {partials}};
+  if (form == ReduceForm::scatter) return {world_size, 0, {partials}};
   const PhaseShape sums{Rows::of_source, shape.result, shape.columns, chunk_rows};
   const PhaseShape few_rows{Rows::all, shape.transport, columns, chunk_rows,
                             most_one_shot_rows(shape.transport, columns)};
-  return {world_size, identity, {partials, sums, few_rows}, form == ReduceForm::two_shot ? 0 : kOneShotPhase};
+  return {world_size, 0, {partials, sums, few_rows}, form == ReduceForm::two_shot ? 0 : kOneShotPhase};
 }
 
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size) {
@@ -333,12 +328,9 @@ autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedu
       groups * shape.column_blocks + spans * spans_per_row_block(shape, schedule), {{0, groups * shape.block_rows}}, 1};
 }
 
-void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
-                     int world_size, int64_t identity, const ChannelViews& channel, Var length,
-                     const ReduceBody& body) {
-  Exchange ex(b, protocol_of(form), reduce_shape(shape, form, world_size, identity, schedule.chunk_rows), channel.block,
-              channel.counters, channel.op_id, length);
-  Reduction reduction(b, ex, shape, schedule, form, world_size, channel.counters, length, body);
+void build_reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule,
+                     ReduceForm form, const ReduceBody& body) {
+  Reduction reduction(b, ex, shape, schedule, form, body);
   const bool is_one_shot = form == ReduceForm::one_shot;
   const auto finish = [&] {
     reduction.finish();

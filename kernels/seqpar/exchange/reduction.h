@@ -61,8 +61,7 @@ inline bool sums_apart(const PartialShape& shape, const ReduceSchedule& schedule
 constexpr int kOneShotPhase = 2;
 /// Both forms by which all ranks get all rows have the same phases: partial results and sums of two shots, those of
 /// one.
-ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t identity,
-                           int64_t chunk_rows);
+ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t chunk_rows);
 /// Elements of the counters.
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size);
 /// Programs: tiles, those that sum up apart, those that take over what others have summed up, and one more.
@@ -88,9 +87,9 @@ struct ReduceBody {
 class Reduction {
  public:
   /// `phase`: of the exchange's phases the one of the partial results; that of the sums comes next. The first of the
-  /// counters is the exchange's. `length`: rows of all ranks.
+  /// counters is the exchange's.
   Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
-            int world_size, Var counters, Var length, const ReduceBody& body, int phase = 0);
+            const ReduceBody& body, int phase = 0);
 
   /// Programs that compute and send, that sum up, and of two shots those that take over what others have summed up;
   /// kinds follow each other in this order.
@@ -157,8 +156,8 @@ class Reduction {
   Var row_blocks_, spans_;
 };
 
-/// The whole kernel behind its parameters; `length`: rows of all ranks.
-void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
-                     int world_size, int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body);
+/// The whole kernel behind its parameters.
+void build_reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule,
+                     ReduceForm form, const ReduceBody& body);
 
 }  // namespace seqtile::kernels::seqpar

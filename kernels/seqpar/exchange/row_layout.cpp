@@ -6,16 +6,8 @@
 
 namespace seqtile::kernels::seqpar {
 
-namespace {
-
-RowPieces<int64_t> pieces(RowLayout layout, int rank, int64_t length, int world_size) {
-  return pieces_of<int64_t>(layout, rank, length, world_size);
-}
-
-}  // namespace
-
 int64_t num_rows(RowLayout layout, int rank, int64_t length, int world_size) {
-  return pieces(layout, rank, length, world_size).num_rows;
+  return pieces_of<int64_t>(layout, rank, length, world_size).num_rows;
 }
 
 int64_t most_rows(RowLayout layout, int64_t length, int world_size) {
@@ -23,7 +15,7 @@ int64_t most_rows(RowLayout layout, int64_t length, int world_size) {
 }
 
 int64_t position_of_row(RowLayout layout, int rank, int64_t row, int64_t length, int world_size) {
-  const auto p = pieces(layout, rank, length, world_size);
+  const auto p = pieces_of<int64_t>(layout, rank, length, world_size);
   return row < p.num_first ? p.first + row : p.second + row - p.num_first;
 }
 
@@ -34,7 +26,7 @@ void fill_positions(RowLayout layout, int rank, int64_t length, int world_size, 
 
 RowPlace place_of_row(RowLayout layout, int64_t position, int64_t length, int world_size) {
   for (int rank = 0; rank < world_size; ++rank) {
-    const auto p = pieces(layout, rank, length, world_size);
+    const auto p = pieces_of<int64_t>(layout, rank, length, world_size);
     if (position >= p.first && position < p.first + p.num_first) return {rank, position - p.first};
     const int64_t behind = position - p.second;
     if (behind >= 0 && behind < p.num_rows - p.num_first) return {rank, p.num_first + behind};

@@ -163,92 +163,11 @@ Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int num_senders, Var tile)
   })[0];
 }
 
-Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile,
-              Var has_rows) {
+Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, Var tile, Var has_rows) {
   if (!schedule.is_serial) return has_rows;
   return b.if_then(
-      has_rows, [&] { return std::vector{await_rows_of_all(b, ex, world_size - 1, tile)}; },
+      has_rows, [&] { return std::vector{await_rows_of_all(b, ex, ex.world_size() - 1, tile)}; },
       [&] { return std::vector{has_rows}; })[0];
-}
-
-namespace {
-
-class Builder {
- public:
-  Builder(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule, const ChannelViews& channel,
-          Var length, const TransferBody& body)
-      : b_(b),
-        s_(shape),
-        schedule_(schedule),
-        body_(body),
-        ex_(b, protocol_of_gather(schedule.way), shape.exchange, channel.block, channel.counters, channel.op_id,
-            length) {}
-
-  void build() {
-    Var id = b_.program_id(0), use = id - schedule_.push_programs;
-    Var uses = ex_.most_chunks(0) * int64_t{s_.is_from_root ? 1 : world_size()};
-    b_.when(
-        id < schedule_.push_programs,
-        [&] {
-          ex_.role("push", [&] {
-            push_rows(b_, ex_, world_size() - 1, id, schedule_,
-                      [&](Var peer) { return std::vector{Part{body_.given(ex_, peer)}}; });
-          });
-        },
-        [&] {
-          b_.when(
-              use < uses, [&] { ex_.role("use", [&] { receive(use); }); },
-              [&] { b_.when(b_.compare(Compare::eq, use, uses), [&] { ex_.last_role(); }); });
-        });
-    ex_.leave({body_.output(ex_)});
-  }
-
- private:
-  int world_size() const { return s_.exchange.world_size; }
-
-  void receive(Var use) {
-    Var source, chunk = use;
-    if (s_.is_from_root) {
-      source = b_.constant(DType::i64, int64_t{s_.exchange.phases[0].root});
-    } else {
-      source = (ex_.rank() + use % world_size()) % world_size();
-      chunk = use / world_size();
-    }
-    Var rows = ex_.segment_rows(0, ex_.rank(), source), first = chunk * schedule_.chunk_rows;
-    Var end = b_.min(first + schedule_.chunk_rows, rows), is_own = b_.compare(Compare::eq, source, ex_.rank());
-    b_.when(first < rows, [&] {
-      b_.when(ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), use), [&] {
-        Var to = body_.place(ex_, source), from = ex_.source(0, source, rows);
-        b_.when(
-            is_own, [&] { keep(body_.given(ex_, ex_.rank()), to, first, end); },
-            [&] { copy_rows(b_, from, to, first, end, b_.size(to, 1)); });
-      });
-    });
-  }
-
-  /// The own rows, which are there already where the caller works in place.
-  void keep(Var own, Var to, Var first, Var end) {
-    b_.when(b_.compare(Compare::ne, b_.address(own), b_.address(to)),
-            [&] { copy_rows(b_, own, to, first, end, b_.size(to, 1)); });
-  }
-
-  KernelBuilder& b_;
-  const TransferShape& s_;
-  const TransferSchedule schedule_;
-  const TransferBody& body_;
-  Exchange ex_;
-};
-
-}  // namespace
-
-autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferSchedule& schedule) {
-  const int64_t sources = shape.is_from_root ? 1 : shape.exchange.world_size;
-  return {sources, {{0, sources * schedule.chunk_rows}}, schedule.push_programs + 1};
-}
-
-void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
-                    const ChannelViews& channel, Var length, const TransferBody& body) {
-  Builder(b, shape, schedule, channel, length, body).build();
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -77,27 +77,6 @@ void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, c
 /// too.
 Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int num_senders, Var tile);
 /// i1: the tile has rows, and of a serial schedule those of all ranks have come.
-Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile, Var has_rows);
-
-/// The shape of what an operation moves.
-struct TransferShape {
-  ExchangeShape exchange;     ///< one phase
-  bool is_from_root = false;  ///< the root's rows alone are moved
-};
-
-/// The part of x that a rank gets, the place in y of what comes from a rank, and y as a whole: views of [rows,
-/// columns].
-struct TransferBody {
-  std::function<Var(Exchange& ex, Var peer)> given;
-  std::function<Var(Exchange& ex, Var source)> place;
-  std::function<Var(Exchange& ex)> output;
-};
-
-/// Programs: those that send, one for each chunk of each source, and one more.
-autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferSchedule& schedule);
-
-/// The whole kernel behind its parameters. `length`: rows of all ranks.
-void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
-                    const ChannelViews& channel, Var length, const TransferBody& body);
+Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, Var tile, Var has_rows);
 
 }  // namespace seqtile::kernels::seqpar

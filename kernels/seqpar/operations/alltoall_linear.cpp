@@ -25,17 +25,8 @@ namespace {
 
 class Builder {
  public:
-  Builder(KernelBuilder& b, const FusedAlltoallAndLinear& op, const Config& c, int64_t identity)
-      : b_(b),
-        s_(op.product()),
-        t_(Tile::from(c)),
-        heads_(op.cut()),
-        world_size_(op.ranks.size()),
-        schedule_(TransferSchedule::from(c)),
-        v_(s_, views_of(op, b)),
-        channel_(declare_channel(b)),
-        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.op_id,
-            b.size(v_.x, 0)) {}
+  Builder(KernelBuilder& b, const FusedAlltoallAndLinear& op, const Config& c, const ExchangeShape& exchange)
+      : b_(b), op_(op), c_(c), exchange_(exchange) {}
 
   void build() {
     Var row_blocks = b_.cdiv(b_.size(v_.x, 0), world_size_ * t_.block_m);
@@ -52,12 +43,6 @@ class Builder {
   }
 
  private:
-  static ExchangeShape exchange(const FusedAlltoallAndLinear& op, const Config& c, int64_t identity) {
-    ExchangeShape shape = op.exchange(c.get_int("chunk_rows"));
-    shape.identity = identity;
-    return shape;
-  }
-
   Var own_rows_of(Var view) { return b_.slice(view, {0, 0}, {ex_.num_rows(ex_.rank()), s_.n}); }
 
   void push(Var program) {
@@ -73,10 +58,8 @@ class Builder {
     Var rows = ex_.num_rows(ex_.rank());
     Var first = schedule_.is_serial ? b_.constant(DType::i64, int64_t{0}) : row / schedule_.chunk_rows;
     Var last = b_.cdiv(schedule_.is_serial ? rows : b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
-    Var good = b_.for_loop(0, world_size_, 1, {row < rows}, [&](Var i, std::vector<Var> before) {
-      return b_.if_then(
-          before[0], [&] { return std::vector{ex_.await(0, ex_.peer(i), first, last, tile)}; }, [&] { return before; });
-    })[0];
+    Var good =
+        in_turn(b_, 0, world_size_, row < rows, [&](Var i) { return ex_.await(0, ex_.peer(i), first, last, tile); });
     b_.when(good, [&] {
       linear_op::Operands v = v_;
       v.x = ex_.source(0, ex_.rank(), rows);
@@ -88,14 +71,16 @@ class Builder {
   }
 
   KernelBuilder& b_;
-  const Linear s_;
-  const Tile t_;
-  const Heads heads_;
-  const int world_size_;
-  const TransferSchedule schedule_;
-  linear_op::Operands v_;
-  ChannelViews channel_;
-  Exchange ex_;
+  const FusedAlltoallAndLinear& op_;
+  const Config& c_;
+  const ExchangeShape& exchange_;
+  const Linear s_ = op_.product();
+  const Tile t_ = Tile::from(c_);
+  const Heads heads_ = op_.cut();
+  const int world_size_ = op_.ranks.size();
+  const TransferSchedule schedule_ = TransferSchedule::from(c_);
+  linear_op::Operands v_{s_, views_of(op_, b_)};
+  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(v_.x, 0)};
 };
 
 struct OutputProductKernel {
@@ -106,7 +91,7 @@ struct OutputProductKernel {
     const Linear product = op.product();
     return configs_of(
         std::string(op.kName), target,
-        with_room(product.tiles(threads, rows_of_rank(length), portable(target)), product, op.residual),
+        with_room(product.tiles({op.ranks.rows_of_rank(length), threads, portable(target)}), product, op.residual),
         [&](const Config& config) { return predict_us(config, threads, length, target); },
         [&](const Tile& tile) {
           return transfer_schedules(tile.config(), {"", "serial"}, push_programs(target, threads), false);
@@ -114,11 +99,11 @@ struct OutputProductKernel {
   }
 
   double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return op.product().predict_us(Tile::from(config), threads, rows_of_rank(length), portable(target));
+    return op.product().predict_us(Tile::from(config), {op.ranks.rows_of_rank(length), threads, portable(target)});
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
-    Builder(b, op, c, identity).build();
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
+    Builder(b, op, c, exchange).build();
   }
 
   autotune::SizeExpr programs(const Config& c) const {
@@ -142,8 +127,6 @@ struct OutputProductKernel {
   autotune::OpDef::Tolerance tolerance(int64_t) const { return kernels::tolerance(op.dtype, op.cut().all_columns()); }
 
  private:
-  int64_t rows_of_rank(int64_t length) const { return std::max<int64_t>(1, cdiv(length, op.ranks.world_size)); }
-
   /// All columns of row `row` of the longest rank.
   std::vector<double> whole_row(const Problem& p, const Tensor& x, int64_t row) const {
     const int self = op.ranks.longest();

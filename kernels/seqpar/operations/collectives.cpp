@@ -51,48 +51,49 @@ void append(std::vector<double>& rows, const std::vector<double>& row) {
   rows.insert(rows.end(), row.begin(), row.end());
 }
 
-/// Views of [rows, columns]: the part of x that a rank gets, and the part of y that another rank's rows go to.
-TransferBody body_of(const AllGather& op, KernelBuilder& b, Var x, Var y) {
-  const auto part = [&b, n = op.n](Exchange& ex, Var view, Operand first, Var source) {
-    return b.slice(view, {first, 0}, {ex.segment_rows(0, ex.rank(), source), n});
-  };
-  return {.given = [=](Exchange& ex, Var) { return part(ex, x, 0, ex.rank()); },
-          .place = [=](Exchange& ex, Var source) { return part(ex, y, ex.first_row(source), source); },
-          .output = [=](Exchange&) { return y; }};
-}
+/// Views of [rows, columns] of a kernel that moves rows: the part of x that a rank gets, the place in y of what comes
+/// from a rank, and y as a whole.
+template <class Op>
+struct Parts {
+  KernelBuilder& b;
+  Exchange& ex;
+  const Op& op;
+  Var x, y;
 
-TransferBody body_of(const Broadcast& op, KernelBuilder& b, Var x, Var y) {
-  const auto part = [&b, n = op.n](Exchange& ex, Var view, Operand first, Var source) {
-    return b.slice(view, {first, 0}, {ex.segment_rows(0, ex.rank(), source), n});
-  };
-  return {
-      .given = [=](Exchange& ex, Var) { return part(ex, x, 0, ex.rank()); },
-      .place = [=, &b](Exchange& ex, Var source) { return part(ex, y, b.constant(DType::i64, int64_t{0}), source); },
-      .output = [=](Exchange&) { return y; }};
-}
+  Var given(Var) { return part(x, 0, ex.rank()); }
+  Var place(Var source) {
+    if constexpr (std::is_same_v<Op, Broadcast>) return part(y, b.constant(DType::i64, int64_t{0}), source);
+    else return part(y, ex.first_row(source), source);
+  }
+  Var output() { return y; }
 
-TransferBody body_of(const AllToAll& op, KernelBuilder& b, Var x, Var y) {
+ private:
+  Var part(Var view, Operand first, Var source) {
+    return b.slice(view, {first, 0}, {ex.segment_rows(0, ex.rank(), source), op.n});
+  }
+};
+
+template <>
+struct Parts<AllToAll> {
+  KernelBuilder& b;
+  Exchange& ex;
+  const AllToAll& op;
+  Var x, y;
   const Heads heads = op.cut();
-  const bool by_heads = op.to_heads;
-  // In the tensor of all columns the columns of `rank`'s heads, in the other tensor the rows of `rank`.
-  const auto columns_of = [&b, heads](Var view, Var rank, Var rows) {
+
+  Var given(Var peer) { return op.to_heads ? columns_of(x, peer, ex.num_rows(ex.rank())) : rows_of(x, peer); }
+  Var place(Var source) { return op.to_heads ? rows_of(y, source) : columns_of(y, source, ex.num_rows(ex.rank())); }
+  Var output() { return op.to_heads ? y : b.slice(y, {0, 0}, {ex.num_rows(ex.rank()), heads.all_columns()}); }
+
+ private:
+  /// In the tensor of all columns those of a rank's heads, in the other one the rows of a rank.
+  Var columns_of(Var view, Var rank, Var rows) {
     return b.slice(view, {0, heads.first(rank)}, {rows, heads.columns(b, rank)});
-  };
-  const auto rows_of = [&b, heads](Exchange& ex, Var view, Var rank) {
+  }
+  Var rows_of(Var view, Var rank) {
     return b.slice(view, {ex.first_row(rank), 0}, {ex.num_rows(rank), heads.columns(b, ex.rank())});
-  };
-  return {
-      .given = [=](Exchange& ex,
-                   Var peer) { return by_heads ? columns_of(x, peer, ex.num_rows(ex.rank())) : rows_of(ex, x, peer); },
-      .place =
-          [=](Exchange& ex, Var source) {
-            return by_heads ? rows_of(ex, y, source) : columns_of(y, source, ex.num_rows(ex.rank()));
-          },
-      .output =
-          [=, &b](Exchange& ex) {
-            return by_heads ? y : b.slice(y, {0, 0}, {ex.num_rows(ex.rank()), heads.all_columns()});
-          }};
-}
+  }
+};
 
 /// The longest rank's row `row` of y. `part(source, row)` is what it has from a rank.
 using PartOfRow = std::function<std::vector<double>(int source, int64_t row)>;
@@ -145,19 +146,33 @@ struct MoveKernel {
     return configs;
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
+  /// Programs: those that send, one for each chunk of each source, and one more.
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
     const auto v = views_of(op, b);
+    const TransferSchedule schedule = schedule_of(c);
     const ChannelViews channel = declare_channel(b);
-    TransferShape shape = shape_of(c);
-    shape.exchange.identity = identity;
     bool has_all_rows_in_x = false;
     if constexpr (kIsAllToAll) has_all_rows_in_x = !op.to_heads;
-    build_transfer(b, shape, TransferSchedule::from(c), channel, b.size(has_all_rows_in_x ? v.x : v.y, 0),
-                   body_of(op, b, v.x, v.y));
+    Exchange ex(b, op.protocol(c), exchange, channel, b.size(has_all_rows_in_x ? v.x : v.y, 0));
+    Parts<Op> parts{b, ex, op, v.x, v.y};
+    Var id = b.program_id(0), use = id - schedule.push_programs, uses = ex.most_chunks(0) * num_sources();
+    const auto push = [&] {
+      push_rows(b, ex, ex.world_size() - 1, id, schedule,
+                [&](Var peer) { return std::vector{Part{parts.given(peer)}}; });
+    };
+    b.when(
+        id < schedule.push_programs, [&] { ex.role("push", push); },
+        [&] {
+          b.when(
+              use < uses, [&] { ex.role("use", [&] { receive(parts, schedule, use); }); },
+              [&] { b.when(b.compare(Compare::eq, use, uses), [&] { ex.last_role(); }); });
+        });
+    ex.leave({parts.output()});
   }
 
   autotune::SizeExpr programs(const Config& c) const {
-    return transfer_programs(shape_of(c), TransferSchedule::from(c));
+    const TransferSchedule schedule = schedule_of(c);
+    return {num_sources(), {{0, num_sources() * schedule.chunk_rows}}, schedule.push_programs + 1};
   }
 
   void reference(const Problem& p, const Inputs& t, std::span<const int64_t> rows, Rows& out) const {
@@ -179,11 +194,40 @@ struct MoveKernel {
   autotune::OpDef::Tolerance tolerance(int64_t) const { return {0, 0}; }
 
  private:
-  TransferShape shape_of(const Config& c) const {
+  static constexpr bool kIsBroadcast = std::is_same_v<Op, Broadcast>;
+  int64_t num_sources() const { return kIsBroadcast ? 1 : op.ranks.world_size; }
+
+  TransferSchedule schedule_of(const Config& c) const {
     const TransferSchedule schedule = TransferSchedule::from(c);
     if (schedule.way == Transfer::pull && kIsAllToAll)
       throw Error(ErrorCode::invalid_argument, "transfer = pull: all_to_all gives every rank other rows; leave it out");
-    return {with_transfer(op.exchange(schedule.chunk_rows), schedule.way), std::is_same_v<Op, Broadcast>};
+    return schedule;
+  }
+
+  void receive(Parts<Op>& parts, const TransferSchedule& schedule, Var use) const {
+    KernelBuilder& b = parts.b;
+    Exchange& ex = parts.ex;
+    const int world_size = ex.world_size();
+    Var source, chunk = use;
+    if constexpr (kIsBroadcast) {
+      source = b.constant(DType::i64, op.root);
+    } else {
+      source = (ex.rank() + use % world_size) % world_size;
+      chunk = use / world_size;
+    }
+    Var rows = ex.segment_rows(0, ex.rank(), source), first = chunk * schedule.chunk_rows;
+    Var end = b.min(first + schedule.chunk_rows, rows), is_own = b.compare(Compare::eq, source, ex.rank());
+    b.when(first < rows, [&] {
+      b.when(ex.await(0, source, chunk, b.select(is_own, chunk, chunk + 1), use), [&] {
+        Var to = parts.place(source), from = ex.source(0, source, rows);
+        const auto copy = [&](Var view) { copy_rows(b, view, to, first, end, b.size(to, 1)); };
+        const auto keep = [&] {  // own rows are there already where the caller works in place
+          Var own = parts.given(ex.rank());
+          b.when(b.compare(Compare::ne, b.address(own), b.address(to)), [&] { copy(own); });
+        };
+        b.when(is_own, keep, [&] { copy(from); });
+      });
+    });
   }
 };
 
@@ -212,10 +256,11 @@ struct SumKernel {
     return configs;
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
     const ReduceForm form = reduce_form(c);
     const auto v = views_of(op, b);
     const ChannelViews channel = declare_channel(b);
+    Exchange ex(b, op.protocol(c), exchange, channel, b.size(v.x, 0));
     const auto rows_of = [&](Var view, Var first, Var end) { return b.slice(view, {first, 0}, {end, op.n}); };
     ReduceBody body;
     body.partial = [&](Var first, Var end, Var row, Var column_block) {
@@ -227,8 +272,7 @@ struct SumKernel {
     body.outputs = [&](Var first, Var end) {
       return std::vector{rows_of(v.y, form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first, end)};
     };
-    build_reduction(b, partials_of(op), ReduceSchedule::from(c), form, op.ranks.size(), identity, channel,
-                    b.size(v.x, 0), body);
+    build_reduction(b, ex, partials_of(op), ReduceSchedule::from(c), form, body);
   }
 
   autotune::SizeExpr programs(const Config& c) const {
@@ -245,14 +289,12 @@ struct SumKernel {
   }
 
   void reference(const Problem& p, const Inputs& t, std::span<const int64_t> rows, Rows& out) const {
-    const int longest = op.ranks.longest();
-    const int64_t first_own = op.ranks.first_row(longest, p.symbols[0]), first_of_y = has_all_rows ? 0 : first_own;
+    const int64_t first_own = op.ranks.first_row(op.ranks.longest(), p.symbols[0]),
+                  first_of_y = has_all_rows ? 0 : first_own;
     for (const int64_t row : rows) {
       std::vector<double> sum = read_row(t.x, first_of_y + row);
-      for (int source = 0; source < longest && first_of_y + row >= first_own; ++source) {
-        const std::vector<double> partial = staged_row(p, exchange_of(op), 0, source, first_of_y + row - first_own);
-        for (size_t i = 0; i < sum.size(); ++i) sum[i] += partial[i];
-      }
+      const int64_t own_row = first_of_y + row - first_own;
+      if (own_row >= 0) add_staged_rows(sum, p, exchange_of(op), 0, op.ranks, own_row);
       append(out.y, sum);
     }
   }
@@ -320,7 +362,7 @@ int64_t SummedRows<has_all_rows>::smallest_chunk() const {
 }
 template <bool has_all_rows>
 ExchangeShape SummedRows<has_all_rows>::exchange(int64_t chunk_rows) const {
-  return reduce_shape(partials_of(*this), has_all_rows ? ReduceForm::two_shot : ReduceForm::scatter, ranks.size(), 0,
+  return reduce_shape(partials_of(*this), has_all_rows ? ReduceForm::two_shot : ReduceForm::scatter, ranks.size(),
                       chunk_rows);
 }
 template <bool has_all_rows>

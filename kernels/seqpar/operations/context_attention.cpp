@@ -1,11 +1,22 @@
 // kernels/seqpar/operations/context_attention.cpp -- see seqtile/ops/ranks.h.
 // SPDX-License-Identifier: Apache-2.0
+//
+// A rank's queries stay where they are; its keys and values go to every peer, side by side in one row of the staging,
+// so that one flag stands for both. A program takes block_m queries of one head through the keys of its own rank and
+// then of rank + 1, rank + 2, ..., with a running softmax in f32 from the first key to the last. That order is fixed,
+// whoever is late, and blocks of keys start at a rank's first key: neither arrival nor chunk size changes a bit.
+//
+// Programs, in order: those that send this rank's keys and values to its peers, chunk by chunk; the tiles of queries,
+// which await a peer's chunk when they come to it; one that awaits the rest, also what causality hides from everyone
+// here. Keys beyond a rank's rows are left out by the bounds of its view: they are not multiplied by zero.
 #include "seqtile/ops/ranks.h"
 
 #include <algorithm>
 
 #include "jit/base/forever.h"
 #include "kernels/attention/attention_fields.h"
+#include "kernels/attention/attention_parts.h"
+#include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/patterns/context_attention_kernel.h"
@@ -15,53 +26,141 @@
 
 namespace seqtile::kernels::seqpar {
 
+using attention::Keys;
+using attention::Running;
 using autotune::Config;
 using autotune::Problem;
 
 namespace {
 
-const autotune::OpDef& plain() {
-  static const autotune::OpDef& op = forever(attention_forward());
-  return op;
-}
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const ContextAttentionForward& op, const Config& c, const ExchangeShape& exchange)
+      : b_(b), op_(op), c_(c), exchange_(exchange) {
+    check_chunk(schedule_.chunk_rows, tile_.block_n);
+  }
 
-ContextShape shape_of(const ContextAttentionForward& op, int64_t identity = 0) {
-  const AttentionForward attention{.heads = op.heads,
-                                   .kv_heads = op.kv_heads,
-                                   .head_dim = op.head_dim,
-                                   .causal = op.causal,
-                                   .scale = op.scale,
-                                   .dtype = op.dtype};
-  return {attention, op.dtype, op.lse, op.layout, op.ranks.size(), identity};
-}
+  void build() {
+    Var row_blocks = b_.cdiv(ex_.length(), ex_.world_size() * tile_.block_m);
+    Var id = b_.program_id(0), tiles = row_blocks * a_.heads, tile = id - schedule_.push_programs;
+    b_.when(
+        id < schedule_.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
+        [&] {
+          b_.when(
+              tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
+              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
+        });
+    Var rows = ex_.num_rows(ex_.rank());
+    std::vector<Var> outputs{rows_of(v_.out, rows)};
+    if (op_.lse) outputs.push_back(rows_of(v_.lse, rows));
+    ex_.leave(outputs);
+  }
 
-ContextSchedule schedule_of(const Config& c) {
-  return {c.get_int("block_m"), c.get_int("block_n"), TransferSchedule::from(c)};
-}
+ private:
+  /// A graph's tensors have more rows than a call owns.
+  Var rows_of(Var view, Var rows) { return b_.slice(view, {0, 0}, {rows, view.type().shape[1]}); }
+  Var head_of(Var view, Var rows, Var head) { return b_.slice(view, {0, head * a_.head_dim}, {rows, a_.head_dim}); }
+
+  void push(Var program) {
+    push_rows(b_, ex_, ex_.world_size() - 1, program, schedule_, [&](Var) {
+      Var rows = ex_.num_rows(ex_.rank()), k = rows_of(v_.k, rows);
+      return std::vector{Part{k}, Part{rows_of(v_.v, rows), a_.kv_heads * a_.head_dim}};
+    });
+  }
+
+  /// Some queries of one head, from a row on.
+  struct Queries {
+    Var head, row, last, positions;  ///< position of the last one; of all [block_m], i32
+  };
+
+  void compute(Var tile, Var row_blocks) {
+    // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
+    Var head = tile / row_blocks, row = (row_blocks - 1 - tile % row_blocks) * tile_.block_m;
+    const RowPieces<Var> own = rows_.of(ex_.rank());
+    b_.when(may_begin(b_, ex_, schedule_, tile, row < own.num_rows), [&] {
+      Queries queries;
+      queries.head = head, queries.row = row;
+      queries.last = rows_.position(own, b_.min(row + tile_.block_m, own.num_rows) - 1);
+      queries.positions = rows_.position(rows_.in_i32(own), attention::numbers_from(b_, row, tile_.block_m));
+      const Running nothing(b_, tile_.block_m, a_.head_dim);
+      const Running seen(b_.for_loop(0, ex_.world_size(), 1, nothing.carried(), [&](Var turn, const auto& carried) {
+        return after_rank(queries, turn, tile, Running(carried)).carried();
+      }));
+      Var rows = ex_.num_rows(ex_.rank()), out = head_of(v_.out, rows, head);
+      b_.store(out, {row, 0}, to_storage(b_, attention::normalized(b_, seen), op_.dtype));
+      if (op_.lse) b_.store(rows_of(v_.lse, rows), {row, head}, b_.expand(attention::log_sum_exp(b_, seen), 1));
+    });
+  }
+
+  /// How many of a rank's keys, its first ones, a query at `position` sees.
+  Var num_seen(const RowPieces<Var>& p, Var position) { return a_.causal ? rows_.num_until(p, position) : p.num_rows; }
+
+  /// Of one rank its keys up to the last one that a query of the tile sees.
+  Running after_rank(const Queries& queries, Var turn, Var tile, const Running& before) {
+    Var source = (ex_.rank() + turn) % ex_.world_size(), is_own = b_.compare(Compare::eq, turn, 0);
+    const RowPieces<Var> p = rows_.of(source);
+    Var end = num_seen(p, queries.last), seen = num_seen(rows_.in_i32(p), queries.positions);
+    const auto visible = [&](Var first_key) {
+      Var key = attention::column_numbers(b_, first_key, tile_.block_m, tile_.block_n);
+      return key < (a_.causal ? across(b_, seen, tile_.block_m, tile_.block_n) : seen);
+    };
+    const int64_t chunk_rows = schedule_.chunk_rows;
+    Var step = b_.select(is_own, b_.max(end, 1), chunk_rows);
+    return Running(b_.for_loop(0, end, step, before.carried(), [&](Var first, const auto& carried) {
+      Var chunk = first / chunk_rows, last = b_.min(first + step, end);
+      Var has_come = ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), tile);
+      const Keys keys = keys_of(source, is_own, p.num_rows, queries.head / a_.group());
+      // Not once before all loops: what would stay in registers through them is not far.
+      Var q = head_of(v_.q, ex_.num_rows(ex_.rank()), queries.head);
+      Var tile_of_q = b_.load(q, {queries.row, 0}, {tile_.block_m, a_.head_dim});
+      return attention::attend(b_, a_, keys, tile_of_q, first, b_.select(has_come, last, first), tile_.block_n, visible,
+                               Running(carried))
+          .carried();
+    }));
+  }
+
+  Keys keys_of(Var source, Var is_own, Var rows, Var kv_head) {
+    Var staged = ex_.source(0, source, rows);
+    Var k = b_.select(is_own, head_of(v_.k, rows, kv_head), head_of(staged, rows, kv_head));
+    Var v = b_.select(is_own, head_of(v_.v, rows, kv_head), head_of(staged, rows, kv_head + a_.kv_heads));
+    return {k, v};
+  }
+
+  KernelBuilder& b_;
+  const ContextAttentionForward& op_;
+  const Config& c_;
+  const ExchangeShape& exchange_;
+  const AttentionForward a_ = plain_of<AttentionForward>(op_);
+  const AttentionForward::Tile tile_ = tile_of(a_, c_);
+  const TransferSchedule schedule_ = TransferSchedule::from(c_);
+  const ContextAttentionForward::Tensors<Var> v_ = views_of(op_, b_);
+  Var sequence_ = b_.view("sequence", DType::i8, {kDynamic});
+  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(sequence_, 0)};
+  const SequenceRows rows_{b_, op_.layout, ex_.world_size(), ex_.length()};
+};
 
 struct ContextKernel {
   using Rows = ContextAttentionForward::Tensors<std::vector<double>>;
   ContextAttentionForward op;
 
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
-    return of_plain().configs(threads, length, target);
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
+    Builder(b, op, c, exchange).build();
   }
-  Config default_config(int threads, int64_t length, const Target& target) const {
-    return of_plain().default_config(threads, length, target);
+
+  /// Those that push, the tiles of the rank's queries, and one more. Of zigzag a rank has up to 2 ceil(length / 2 P)
+  /// rows: as block_m is even, in as many blocks as of ceil(length / P).
+  autotune::SizeExpr programs(const Config& c) const {
+    return {op.heads, {{0, op.ranks.world_size * c.get_int("block_m")}}, c.get_int("push_programs") + 1};
   }
-  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return of_plain().predict_us(config, threads, length, target);
+
+  ContextOp plans() const {
+    return {plain_of<AttentionForward>(op).workload(), op.ranks, op.layout,
+            [this](const Config& tile, const Target& target) { return leaves_room(tile, target); }};
   }
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
-    build_context_attention(b, shape_of(op, identity), schedule_of(c));
-  }
-  autotune::SizeExpr programs(const Config& c) const { return context_programs(shape_of(op), schedule_of(c)); }
-  autotune::Cost cost(std::span<const int64_t> symbols) const { return of_plain().cost(symbols[0]); }
-  autotune::OpDef::Tolerance tolerance(int64_t length) const { return of_plain().tolerance(length); }
 
   void reference(const Problem& p, const ContextAttentionForward::Args& t, std::span<const int64_t> rows,
                  Rows& out) const {
-    const AttentionForward s = shape_of(op).attention;
+    const auto s = plain_of<AttentionForward>(op);
     const int64_t length = p.symbols[0], dim = s.head_dim;
     out.out.resize(rows.size() * static_cast<size_t>(s.heads * dim));
     out.lse.resize(rows.size() * static_cast<size_t>(s.heads));
@@ -83,12 +182,6 @@ struct ContextKernel {
   }
 
  private:
-  ContextOp of_plain() const {
-    autotune::Workload attention = plain().normalize(shape_of(op).attention.workload());
-    return {plain(), std::move(attention), op.ranks, op.layout,
-            [this](const Config& tile, const Target& target) { return leaves_room(tile, target); }};
-  }
-
   /// Beside what they know of the ranks, which on Hopper takes fewer registers where it is the same in all threads of a
   /// block, threads hold the sums, scores and weights of a tile; of f32 also the halves of keys and values.
   bool leaves_room(const Config& tile, const Target& target) const {
@@ -123,7 +216,7 @@ void ContextAttentionForward::fields(FieldVisitor& v) {
   v.flag("lse", lse);
 }
 ExchangeShape ContextAttentionForward::exchange(int64_t chunk_rows) const {
-  return context_exchange(shape_of(*this), chunk_rows);
+  return context_exchange(*this, 2 * kv_heads * head_dim, chunk_rows);
 }
 const Protocol& ContextAttentionForward::protocol(const Config& config) {
   return protocol_of_gather(transfer_of(config));

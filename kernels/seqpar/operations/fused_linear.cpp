@@ -22,19 +22,17 @@ using linear_op::Tile;
 
 namespace {
 
-int64_t rows_of_rank(const Ranks& ranks, int64_t length) { return cdiv(length, ranks.world_size); }
-
 /// A tile may have rows of several ranks. Where a rank has more rows, they fill tiles alone.
 bool may_join(const Ranks& ranks, int64_t length) {
   constexpr int64_t kMostRows = 512;
-  return ranks.are_on_cpus() && ranks.world_size > 1 && rows_of_rank(ranks, length) <= kMostRows;
+  return ranks.are_on_cpus() && ranks.world_size > 1 && ranks.rows_of_rank(length) <= kMostRows;
 }
 
 /// Tiles for so many rows of one rank, or of all. `sent`: the format of what is sent.
 std::vector<Tile> tiles_for(const Linear& linear, DType sent, bool keeps_more, int threads, int64_t rows,
                             const Target& target) {
   const DType widest = dtype_bytes(sent) > dtype_bytes(linear.dtype) ? sent : linear.dtype;
-  return with_room(linear.tiles(threads, rows, portable(target), widest), linear, keeps_more);
+  return with_room(linear.tiles({rows, threads, portable(target)}, widest), linear, keeps_more);
 }
 
 /// A GPU computes whole tiles, each of one rank's rows; in one shot tiles of all rows.
@@ -42,8 +40,8 @@ double product_us(const Linear& linear, const Ranks& ranks, const Config& config
                   const Target& target) {
   const Tile tile = Tile::from(config);
   if (target.is_gpu() && reduce_form(config) != ReduceForm::one_shot)
-    length = ranks.world_size * round_up(rows_of_rank(ranks, length), tile.block_m);
-  return linear.predict_us(tile, threads, length, portable(target));
+    length = ranks.world_size * round_up(ranks.rows_of_rank(length), tile.block_m);
+  return linear.predict_us(tile, {length, threads, portable(target)});
 }
 
 struct GatherKernel {
@@ -57,7 +55,7 @@ struct GatherKernel {
       return tiles_for(op.linear, op.linear.dtype, false, threads, rows, target);
     };
     std::vector<Config> configs = configs_of(
-        std::string(op.kName), target, tiles(rows_of_rank(op.ranks, length)),
+        std::string(op.kName), target, tiles(op.ranks.rows_of_rank(length)),
         [&](const Config& config) { return predict_us(config, threads, length, target); },
         [&](const Tile& tile) { return gather_schedules(tile.config(), target, op.ranks.size(), threads); });
     if (joins(length) && !target.is_gpu())
@@ -70,8 +68,8 @@ struct GatherKernel {
     return product_us(op.linear, op.ranks, config, threads, length, target);
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
-    build_allgather_linear(b, op.linear, Tile::from(c), GatherSchedule::from(c), op.ranks.size(), identity);
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
+    build_allgather_linear(b, op.linear, Tile::from(c), GatherSchedule::from(c), exchange);
   }
 
   autotune::SizeExpr programs(const Config& c) const {
@@ -99,7 +97,7 @@ std::vector<std::string> reductions(const Linear& linear, DType transport, int64
 /// reads them again for each block of rows, beyond its cache; to a GPU it matters less than sending early.
 std::vector<std::string> orders(const Ranks& ranks, int64_t length, const Target& target) {
   const int64_t few_rows = target.is_gpu() ? 256 : 1024;  // of a rank
-  if (rows_of_rank(ranks, length) <= few_rows) return {"interleave", "rotate"};
+  if (ranks.rows_of_rank(length) <= few_rows) return {"interleave", "rotate"};
   return {"rotate", "interleave"};
 }
 
@@ -147,7 +145,7 @@ struct SumKernel {
       return tiles_for(op.linear, op.transport, keeps_residual, threads, rows, target);
     };
     std::vector<Config> configs = configs_of(
-        std::string(op.kName), target, tiles(rows_of_rank(op.ranks, length)),
+        std::string(op.kName), target, tiles(op.ranks.rows_of_rank(length)),
         [&](const Config& config) { return predict_us(config, threads, length, target); },
         [&](const Tile& tile) { return schedules(length, tile, target); });
     if (may_join(op.ranks, length) && !target.is_gpu())
@@ -160,9 +158,9 @@ struct SumKernel {
     return product_us(op.linear, op.ranks, config, threads, length, target);
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
-    build_linear_reduce(b, op.linear, Tile::from(c), ReduceSchedule::from(c), reduce_form(c), op.ranks.size(),
-                        op.transport, identity, {op.norm, op.eps});
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
+    build_linear_reduce(b, op.linear, Tile::from(c), ReduceSchedule::from(c), reduce_form(c), op.transport, exchange,
+                        {op.norm, op.eps});
   }
 
   autotune::SizeExpr programs(const Config& c) const {
@@ -242,7 +240,7 @@ void FusedAllgatherAndLinear::fields(FieldVisitor& v) {
 }
 
 ExchangeShape FusedAllgatherAndLinear::exchange(int64_t chunk_rows) const {
-  return gather_shape(linear, ranks.size(), 0, chunk_rows);
+  return gather_shape(linear, ranks.size(), chunk_rows);
 }
 
 const Protocol& FusedAllgatherAndLinear::protocol(const Config& config) {
@@ -262,7 +260,7 @@ void SummedLinear<has_all_rows>::fields(FieldVisitor& v) {
 template <bool has_all_rows>
 ExchangeShape SummedLinear<has_all_rows>::exchange(int64_t chunk_rows) const {
   const PartialShape partials{0, 0, linear.n, linear.weights_per_loop(), transport, linear.dtype};
-  return reduce_shape(partials, has_all_rows ? ReduceForm::two_shot : ReduceForm::scatter, ranks.size(), 0, chunk_rows);
+  return reduce_shape(partials, has_all_rows ? ReduceForm::two_shot : ReduceForm::scatter, ranks.size(), chunk_rows);
 }
 
 template <bool has_all_rows>

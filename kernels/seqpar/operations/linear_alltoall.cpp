@@ -13,7 +13,6 @@
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
-#include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/exchange/transfer.h"
@@ -52,17 +51,8 @@ std::vector<Config> schedules_of(const Tile& tile) {
 
 class Builder {
  public:
-  Builder(KernelBuilder& b, const FusedLinearAndAlltoall& op, const Config& c, int64_t identity)
-      : b_(b),
-        s_(part_of(op)),
-        t_(Tile::from(c)),
-        heads_(op.cut()),
-        world_size_(op.ranks.size()),
-        v_(op.product(), views_of(op, b)),
-        channel_(declare_channel(b)),
-        length_(b.size(v_.y[0], 0)),
-        ex_(b, op.protocol(c), exchange(op, c, identity), channel_.block, channel_.counters, channel_.op_id, length_),
-        tiles_(t_.block_m, c.get_int("chunk_rows"), b.cdiv(length_, int64_t{world_size_} * t_.block_m)) {}
+  Builder(KernelBuilder& b, const FusedLinearAndAlltoall& op, const Config& c, const ExchangeShape& exchange)
+      : b_(b), op_(op), c_(c), exchange_(exchange) {}
 
   void build() {
     own_rows_ = ex_.num_rows(ex_.rank());
@@ -79,12 +69,6 @@ class Builder {
   }
 
  private:
-  static ExchangeShape exchange(const FusedLinearAndAlltoall& op, const Config& c, int64_t identity) {
-    ExchangeShape shape = op.exchange(c.get_int("chunk_rows"));
-    shape.identity = identity;
-    return shape;
-  }
-
   int64_t column_blocks() const { return linear_op::column_blocks(s_, t_.block_n); }
 
   /// Columns of output `i` in a row of the staging, of which a receiver has the first ones.
@@ -123,7 +107,7 @@ class Builder {
     });
     Var chunks = ex_.num_chunks(0, owner, ex_.rank());
     tiles_.count(
-        b_, ex_, channel_.counters, world_size_, [&](Var per_owner) { return owner * per_owner; }, chunks, row,
+        b_, ex_, ex_.counters(), world_size_, [&](Var per_owner) { return owner * per_owner; }, chunks, row,
         column_blocks(), [&](Var chunk) { ex_.publish(0, owner, chunk); });
   }
 
@@ -159,7 +143,7 @@ class Builder {
 
   // A call without rows has no tiles whose chunks could be published.
   void finish() {
-    b_.when(length_ <= 0, [&] {
+    b_.when(ex_.length() <= 0, [&] {
       b_.when(ex_.is_aborted(), nullptr, [&] {
         b_.for_each(0, world_size_ - 1, 1,
                     [&](Var i) { ex_.publish(0, ex_.peer(i), b_.constant(DType::i64, int64_t{0})); });
@@ -169,15 +153,17 @@ class Builder {
   }
 
   KernelBuilder& b_;
-  const Linear s_;
-  const Tile t_;
-  const GroupedHeads heads_;
-  const int world_size_;
-  linear_op::Operands v_;
-  ChannelViews channel_;
-  Var length_;
-  Exchange ex_;
-  const ChunkedTiles tiles_;
+  const FusedLinearAndAlltoall& op_;
+  const Config& c_;
+  const ExchangeShape& exchange_;
+  const Linear s_ = part_of(op_);
+  const Tile t_ = Tile::from(c_);
+  const GroupedHeads heads_ = op_.cut();
+  const int world_size_ = op_.ranks.size();
+  linear_op::Operands v_{op_.product(), views_of(op_, b_)};
+  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(v_.y[0], 0)};
+  const ChunkedTiles tiles_{t_.block_m, c_.get_int("chunk_rows"),
+                            b_.cdiv(ex_.length(), int64_t{world_size_} * t_.block_m)};
   Var own_rows_;
 };
 
@@ -192,11 +178,12 @@ struct InputProductKernel {
   }
 
   double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return part_of(op).predict_us(Tile::from(config), threads, rows_of_rank(length), target) * op.ranks.size();
+    return part_of(op).predict_us(Tile::from(config), {op.ranks.rows_of_rank(length), threads, target}) *
+           op.ranks.size();
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
-    Builder(b, op, c, identity).build();
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
+    Builder(b, op, c, exchange).build();
   }
 
   autotune::SizeExpr programs(const Config& c) const {
@@ -243,14 +230,13 @@ struct InputProductKernel {
   autotune::OpDef::Tolerance tolerance(int64_t) const { return kernels::tolerance(op.dtype, op.k); }
 
  private:
-  int64_t rows_of_rank(int64_t length) const { return std::max<int64_t>(1, cdiv(length, op.ranks.world_size)); }
-
   /// The places of the heads of three outputs take registers as well.
   std::vector<Tile> tiles(int threads, int64_t length, const Target& target) const {
     constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
     const Linear product = part_of(op);
     const bool is_f32 = op.dtype == DType::f32;
-    std::vector<Tile> tiles = with_room(product.tiles(threads, rows_of_rank(length), target), product, is_f32);
+    std::vector<Tile> tiles =
+        with_room(product.tiles({op.ranks.rows_of_rank(length), threads, target}), product, is_f32);
     std::erase_if(tiles, [&](const Tile& tile) {
       if (!tile.is_of_gpu()) return false;
       const int64_t values = linear_op::values_of_block(product, tile) / tile.threads();

@@ -3,9 +3,12 @@
 #include "seqtile/ops/ranks.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/seqpar/exchange/rank_op.h"
+#include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 #include "seqtile/kernel.h"
@@ -42,46 +45,28 @@ Shape shape_of(const Op& op) {
   return s;
 }
 
-template <class T>
-matmul_backward_op::Tensors<T> by_weight(const Trailing& op, const Trailing::Tensors<T>& t) {
-  return {t.dz, {t.u}, {t.w}, op.accumulate ? std::vector<T>{t.before} : std::vector<T>{}, {t.dw}, t.du};
-}
-
-template <class T>
-matmul_backward_op::Tensors<T> by_weight(const Leading& op, const Leading::Tensors<T>& t) {
-  const auto there = [count = shape_of(op).n.size()](std::vector<T> of_weights) {
-    of_weights.resize(count);
-    return of_weights;
-  };
-  return {t.x,
-          there({t.dy, t.dy2, t.dy3}),
-          there({t.w, t.w2, t.w3}),
-          op.accumulate ? there({t.before, t.before2, t.before3}) : std::vector<T>{},
-          there({t.dw, t.dw2, t.dw3}),
-          t.dx};
+template <class Op, class T>
+matmul_backward_op::Tensors<T> by_weight(const Op& op, const typename Op::template Tensors<T>& t) {
+  matmul_backward_op::Tensors<T> tensors;
+  op.tensors(tensors, t);
+  return tensors;
 }
 
 template <class Op>
 struct BackwardKernel {
-  static constexpr bool kIsTrailing = std::is_same_v<Op, Trailing>;
   Op op;
 
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
-    return matmul_backward_op::configs(shape_of(op), threads, length, target);
-  }
+  Shape plans() const { return shape_of(op); }
 
-  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return matmul_backward_op::predict_us(shape_of(op), config, threads, length, target);
-  }
-
-  void build(KernelBuilder& b, const Config& c, const Target&, int64_t identity) const {
-    matmul_backward_op::build(b, shape_of(op), Schedule::from(c), by_weight(op, views_of(op, b)), identity);
+  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
+    const auto views = views_of(op, b);
+    matmul_backward_op::build(b, shape_of(op), Schedule::from(c), by_weight<Op, Var>(op, views), exchange);
   }
 
   autotune::SizeExpr programs(const Config& c) const { return num_programs(shape_of(op), Schedule::from(c)); }
 
   std::vector<autotune::Workspace> workspaces(const Config& c) const {
-    if (kIsTrailing) return {{"counters", DType::i32, {1}}};
+    if (std::is_same_v<Op, Trailing>) return {{"counters", DType::i32, {1}}};
     return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), ReduceForm::scatter, op.ranks.size())}};
   }
 
@@ -89,33 +74,9 @@ struct BackwardKernel {
     return matmul_backward_op::fill(p, shape_of(op), arg, seed);
   }
 
-  void reference(const Problem& p, const typename Op::template Tensors<Tensor>& t, std::span<const int64_t> rows,
-                 typename Op::template Tensors<std::vector<double>>& out) const {
-    std::vector<std::vector<double>> results = matmul_backward_op::reference(p, shape_of(op), by_weight(op, t), rows);
-    std::vector<std::vector<double>*> outputs;
-    if constexpr (kIsTrailing) outputs = {&out.du, &out.dw};
-    else outputs = {&out.dx, &out.dw, &out.dw2, &out.dw3};
-    for (size_t i = 0; i < results.size(); ++i) *outputs[i] = std::move(results[i]);
-  }
-
-  /// Both products read the rows of all ranks; a rank's share of the sums over ranks is written.
-  autotune::Cost cost(std::span<const int64_t> symbols) const {
-    const Shape s = shape_of(op);
-    const double rows = static_cast<double>(symbols[0]), own = static_cast<double>(symbols[1]);
-    const double n = static_cast<double>(s.depth()), k = static_cast<double>(s.k);
-    const double bytes = static_cast<double>(dtype_bytes(s.dtype));
-    const double dw_bytes = n * k * static_cast<double>(dtype_bytes(s.dw_dtype));
-    return {4 * rows * n * k, (rows * (n + k) + n * k) * bytes + (s.accumulate ? dw_bytes : 0),
-            (s.is_trailing ? rows : own) * k * bytes + dw_bytes};
-  }
-
-  autotune::OpDef::Tolerance tolerance(int64_t length) const {
-    const Shape s = shape_of(op);
-    const autotune::OpDef::Tolerance over_rows = kernels::tolerance(s.dw_dtype, length);
-    auto result = kernels::tolerance(s.dtype, s.depth() * (s.is_trailing ? 1 : s.ranks.world_size));
-    if (!s.is_trailing && s.transport != DType::f32)  // each partial sum is rounded: see fused_linear.cpp
-      result.absolute += storage_epsilon(s.transport) * s.ranks.size();
-    return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
+  std::vector<std::vector<double>> reference(const Problem& p, const typename Op::template Tensors<Tensor>& t,
+                                             std::span<const int64_t> rows) const {
+    return matmul_backward_op::reference(p, shape_of(op), by_weight<Op, Tensor>(op, t), rows);
   }
 };
 
@@ -135,19 +96,142 @@ std::vector<LinearWgrad> Shape::gradients() const {
   return gradients;
 }
 
-ExchangeShape exchange_of(const Shape& s, int64_t identity, int64_t chunk_rows) {
+ExchangeShape Shape::exchange(int64_t chunk_rows) const {
   using Rows = PhaseShape::Rows;
-  ExchangeShape shape{s.ranks.size(), identity, {}};
-  shape.phases.push_back({Rows::of_source, s.dtype, s.is_trailing ? s.n[0] : s.k, chunk_rows});
-  if (!s.is_trailing) shape.phases.push_back({Rows::of_owner, s.transport, s.k, chunk_rows});
+  ExchangeShape shape{ranks.size(), 0, {{Rows::of_source, dtype, is_trailing ? n[0] : k, chunk_rows}}};
+  if (!is_trailing) shape.phases.push_back({Rows::of_owner, transport, k, chunk_rows});
   return shape;
 }
 
-PartialShape partials_of(const Shape& s, const linear_op::Tile& dgrad) {
-  return {dgrad.block_m, linear_op::column_blocks(s.dgrad(), dgrad.block_n),
-          s.k,           1,
-          s.transport,   s.dtype,
-          false,         fills_registers(dgrad, 1)};
+PartialShape Shape::partials(const linear_op::Tile& tile) const {
+  return {.block_rows = tile.block_m,
+          .column_blocks = linear_op::column_blocks(dgrad(), tile.block_n),
+          .columns = k,
+          .transport = transport,
+          .result = dtype,
+          .fills_registers = fills_registers(tile, 1)};
+}
+
+/// Both products read the rows of all ranks; a rank's share of the sums over ranks is written.
+autotune::Cost Shape::cost(std::span<const int64_t> symbols) const {
+  const double rows = static_cast<double>(symbols[0]), own = static_cast<double>(symbols[1]);
+  const double columns = static_cast<double>(depth()), inner = static_cast<double>(k);
+  const double bytes = static_cast<double>(dtype_bytes(dtype));
+  const double dw_bytes = columns * inner * static_cast<double>(dtype_bytes(dw_dtype));
+  return {4 * rows * columns * inner,
+          (rows * (columns + inner) + columns * inner) * bytes + (accumulate ? dw_bytes : 0),
+          (is_trailing ? rows : own) * inner * bytes + dw_bytes};
+}
+
+autotune::OpDef::Tolerance Shape::tolerance(int64_t length) const {
+  const autotune::OpDef::Tolerance over_rows = kernels::tolerance(dw_dtype, length);
+  auto result = kernels::tolerance(dtype, depth() * (is_trailing ? 1 : ranks.world_size));
+  if (!is_trailing && transport != DType::f32)  // each partial sum is rounded: see fused_linear.cpp
+    result.absolute += storage_epsilon(transport) * ranks.size();
+  return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
+}
+
+namespace {
+
+/// In plain double loops, over what peers have preset.
+using Rows = std::vector<std::vector<double>>;
+
+ExchangeShape smallest_exchange(const Shape& s) { return s.exchange(kSmallestChunk); }
+
+Rows all_rows(const Tensor& tensor) {
+  Rows rows;
+  for (int64_t row = 0; row < tensor.sizes[0]; ++row) rows.push_back(read_row(tensor, row));
+  return rows;
+}
+
+/// The rows of all ranks.
+Rows gathered(const Problem& p, const Shape& s, const Tensor& own) {
+  Rows rows;
+  for (int64_t row = 0; row < p.symbols[0]; ++row)
+    rows.push_back(gathered_row(p, s.ranks, smallest_exchange(s), own, row));
+  return rows;
+}
+
+/// Rows `rows` of the gradient dy^T x of one weight, as far as it has them.
+std::vector<double> wgrad(const Shape& s, const Tensors<Tensor>& t, std::span<const int64_t> rows, const Rows& dy,
+                          const Rows& x, size_t weight) {
+  std::vector<double> result;
+  for (const int64_t row : rows) {
+    if (row >= s.n[weight]) break;
+    std::vector<double> sums(static_cast<size_t>(s.k), 0.0);
+    if (s.accumulate) sums = read_row(t.before[weight], row);
+    for (size_t token = 0; token < x.size(); ++token)
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += dy[token][static_cast<size_t>(row)] * x[token][i];
+    result.insert(result.end(), sums.begin(), sums.end());
+  }
+  return result;
+}
+
+/// Adds dy w, [rows, k], of one weight.
+void add_dgrad(std::vector<double>& sums, const Shape& s, const Tensors<Tensor>& t, const Rows& dy, size_t weight) {
+  const auto products = linear_op::reference_products(s.dgrad(weight), {.x = {}, .w = t.w[weight], .y = {}}, dy);
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += products[0][i];
+}
+
+Rows trailing(const Problem& p, const Shape& s, const Tensors<Tensor>& t, std::span<const int64_t> rows) {
+  const Rows dz = gathered(p, s, t.cut);
+  Rows chosen;
+  for (const int64_t row : rows)
+    if (row < p.symbols[0]) chosen.push_back(dz[static_cast<size_t>(row)]);
+  std::vector<double> du(chosen.size() * static_cast<size_t>(s.k));
+  add_dgrad(du, s, t, chosen, 0);
+  return {du, wgrad(s, t, rows, dz, all_rows(t.whole[0]), 0)};
+}
+
+Rows leading(const Problem& p, const Shape& s, const Tensors<Tensor>& t, std::span<const int64_t> rows) {
+  const int rank = s.ranks.longest();
+  const int64_t first = s.ranks.first_row(rank, p.symbols[0]);
+  std::vector<double> dx;
+  std::vector<Rows> dy(s.n.size());
+  for (const int64_t row : rows) {
+    if (first + row >= p.symbols[0]) break;
+    std::vector<double> sums(static_cast<size_t>(s.k));
+    add_staged_rows(sums, p, smallest_exchange(s), 1, s.ranks, row);
+    dx.insert(dx.end(), sums.begin(), sums.end());
+    for (size_t i = 0; i < dy.size(); ++i) dy[i].push_back(read_row(t.whole[i], first + row));
+  }
+  for (size_t i = 0; i < dy.size(); ++i) add_dgrad(dx, s, t, dy[i], i);
+  const Rows x = gathered(p, s, t.cut);
+  Rows outputs{dx};
+  for (size_t i = 0; i < dy.size(); ++i) outputs.push_back(wgrad(s, t, rows, all_rows(t.whole[i]), x, i));
+  return outputs;
+}
+
+/// The rows of x that peers have sent get smaller with the number of rows that are summed up.
+void scale_staged_rows(const Problem& p, const ExchangeShape& exchange, double scale) {
+  for (int64_t row = 0; row < p.symbols[0]; ++row) {
+    const RowPlace place = place_of_row(RowLayout::contiguous, row, p.symbols[0], exchange.world_size);
+    std::vector<double> values = staged_row(p, exchange, 0, place.rank, place.row);
+    for (double& value : values) value *= scale;
+    write_staged_row(p, exchange, 0, place.rank, place.row, values);
+  }
+}
+
+}  // namespace
+
+bool fill(const Problem& p, const Shape& s, size_t arg, uint64_t seed) {
+  const ExchangeShape exchange = smallest_exchange(s);
+  const std::string& name = p.schema->args[arg].name;
+  // Weights, which are the same at all lengths, and gradients give sums of order 1.
+  const double of_rows = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(p.symbols[0], 1)));
+  const double of_columns = 1 / std::sqrt(static_cast<double>(s.depth()));
+  if (fill_channel_arg(p, arg, exchange, s.ranks.longest(), seed)) {
+    if (name == "staging" && !s.is_trailing) scale_staged_rows(p, exchange, of_rows);
+    return true;
+  }
+  const double scale = name == "u" || name == "x" ? of_rows : name.starts_with("w") ? of_columns : 1;
+  fill_normal(p.tensors[arg], 0, scale, seed);
+  return true;
+}
+
+std::vector<std::vector<double>> reference(const Problem& p, const Shape& s, const Tensors<Tensor>& t,
+                                           std::span<const int64_t> rows) {
+  return s.is_trailing ? trailing(p, s, t, rows) : leading(p, s, t, rows);
 }
 
 }  // namespace matmul_backward_op
@@ -160,7 +244,7 @@ void Trailing::fields(FieldVisitor& v) {
   v.choice("gradient", f32_gradient, kGradientNames);
 }
 
-ExchangeShape Trailing::exchange(int64_t chunk_rows) const { return exchange_of(shape_of(*this), 0, chunk_rows); }
+ExchangeShape Trailing::exchange(int64_t chunk_rows) const { return shape_of(*this).exchange(chunk_rows); }
 
 const Protocol& Trailing::protocol(const Config& config) { return protocol_of_gather(transfer_of(config)); }
 
@@ -176,7 +260,7 @@ void Leading::fields(FieldVisitor& v) {
   v.choice("gradient", f32_gradient, kGradientNames);
 }
 
-ExchangeShape Leading::exchange(int64_t chunk_rows) const { return exchange_of(shape_of(*this), 0, chunk_rows); }
+ExchangeShape Leading::exchange(int64_t chunk_rows) const { return shape_of(*this).exchange(chunk_rows); }
 
 const Protocol& Leading::protocol(const Config&) { return gather_beside_reduce_scatter_protocol(); }
 

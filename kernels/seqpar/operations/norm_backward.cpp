@@ -9,9 +9,8 @@
 #include <array>
 
 #include "kernels/norm/rms_norm_backward_kernel.h"
-#include "kernels/norm/rms_norm_grid.h"
-#include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/rank_op.h"
+#include "kernels/seqpar/exchange/rank_problem.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -24,16 +23,8 @@ namespace {
 class Builder {
  public:
   Builder(KernelBuilder& b, const SequenceParallelRmsNormBackward& op, const Config& c, const Target& target,
-          int64_t identity)
-      : b_(b),
-        norm_(op.norm),
-        config_(c),
-        target_(target),
-        world_size_(op.ranks.size()),
-        v_(views_of(norm_, b)),
-        length_(b.size(b.view("sequence", DType::i8, {kDynamic}), 0)),
-        channel_(declare_channel(b, [&] { workspaces_ = Workspaces(b, c); })),
-        ex_(b, op.protocol(c), exchange(op, identity), channel_.block, channel_.counters, channel_.op_id, length_) {}
+          const ExchangeShape& exchange)
+      : b_(b), op_(op), c_(c), target_(target), exchange_(exchange) {}
 
   void build() {
     Var rows = ex_.num_rows(ex_.rank());
@@ -41,10 +32,10 @@ class Builder {
       if (view->value()) *view = b_.slice(*view, {0, 0}, {rows, norm_.n});
     const auto give = [&](Var dweight) { send(dweight); };
     const std::array kinds{
-        ProgramKind{config_.get_int("programs"),
+        ProgramKind{tile_.programs,
                     [&](Var) {
                       ex_.role("push", [&] {
-                        rms_norm_backward_op::build_rows(b_, norm_, config_, target_, v_, workspaces_, give);
+                        rms_norm_backward_op::build_rows(b_, norm_, tile_, target_, v_, workspaces_, give);
                       });
                     }},
         ProgramKind{1, [&](Var i) { ex_.role("use", [&] { sum_up(i); }); }},
@@ -55,11 +46,6 @@ class Builder {
   }
 
  private:
-  static ExchangeShape exchange(const SequenceParallelRmsNormBackward& op, int64_t identity) {
-    ExchangeShape shape = exchange_of(op);
-    shape.identity = identity;
-    return shape;
-  }
   Var one() { return b_.constant(DType::i64, int64_t{1}); }
 
   void send(Var dweight) {
@@ -75,12 +61,8 @@ class Builder {
   void sum_up(Var id) {
     constexpr int64_t kColumns = 1024;
     Var zero = b_.constant(DType::i64, int64_t{0});
-    Var good =
-        b_.for_loop(0, world_size_, 1, {b_.compare(Compare::eq, zero, zero)}, [&](Var i, std::vector<Var> before) {
-          return b_.if_then(
-              before[0], [&] { return std::vector{ex_.await(0, ex_.peer(i), zero, one(), id)}; },
-              [&] { return before; });
-        })[0];
+    Var good = in_turn(b_, 0, world_size_, b_.compare(Compare::eq, zero, zero),
+                       [&](Var i) { return ex_.await(0, ex_.peer(i), zero, one(), id); });
     b_.when(good, [&] {
       b_.for_each(0, norm_.n, kColumns, [&](Var column) {
         Var sum = b_.for_loop(0, world_size_, 1, {b_.full({1, kColumns}, 0.0)}, [&](Var rank, std::vector<Var> before) {
@@ -92,35 +74,41 @@ class Builder {
   }
 
   KernelBuilder& b_;
-  const RmsNormBackward norm_;
-  const Config& config_;
+  const SequenceParallelRmsNormBackward& op_;
+  const Config& c_;
   const Target& target_;
-  const int world_size_;
-  RmsNormBackward::Tensors<Var> v_;
-  Var length_;
+  const ExchangeShape& exchange_;
+  const RmsNormBackward& norm_ = op_.norm;
+  const RmsNormBackward::Tile tile_ = tile_of(norm_, c_);
+  const int world_size_ = op_.ranks.size();
+  RmsNormBackward::Tensors<Var> v_ = views_of(norm_, b_);
+  Var length_ = b_.size(b_.view("sequence", DType::i8, {kDynamic}), 0);
   Workspaces workspaces_;
-  ChannelViews channel_;
-  Exchange ex_;
+  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_, [&] { workspaces_ = Workspaces(b_, tile_); }),
+               length_};
 };
 
 struct NormKernel {
   SequenceParallelRmsNormBackward op;
 
   std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
-    return rms_norm_grid::config_space(op.norm, threads, rows_of_rank(length), target).enumerate();
+    std::vector<Config> configs;
+    for (const auto& tile : op.norm.tiles({op.ranks.rows_of_rank(length, op.layout), threads, target}))
+      configs.push_back(config_of(op.norm, tile));
+    return configs;
   }
   Config default_config(int threads, int64_t length, const Target& target) const {
-    return rms_norm_grid::default_config(op.norm, threads, rows_of_rank(length), target);
+    return config_of(op.norm, default_tile(op.norm, {op.ranks.rows_of_rank(length, op.layout), threads, target}));
   }
   double predict_us(const Config& c, int threads, int64_t length, const Target& target) const {
-    return rms_norm_grid::predict_us(op.norm, c, threads, rows_of_rank(length), target);
+    return op.norm.predict_us(tile_of(op.norm, c), {op.ranks.rows_of_rank(length, op.layout), threads, target});
   }
-  void build(KernelBuilder& b, const Config& c, const Target& target, int64_t identity) const {
-    Builder(b, op, c, target, identity).build();
+  void build(KernelBuilder& b, const Config& c, const Target& target, const ExchangeShape& exchange) const {
+    Builder(b, op, c, target, exchange).build();
   }
   autotune::SizeExpr programs(const Config& c) const { return {c.get_int("programs") + 2}; }
   std::vector<autotune::Workspace> workspaces(const Config& c) const {
-    std::vector<autotune::Workspace> workspaces = rms_norm_grid::workspaces(op.norm.n, c);
+    std::vector<autotune::Workspace> workspaces = op.norm.workspaces(tile_of(op.norm, c));
     workspaces.push_back({"counters", DType::i32, {1}});
     return workspaces;
   }
@@ -131,35 +119,11 @@ struct NormKernel {
 
   void reference(const Problem& p, const RmsNormBackward::Args& t, std::span<const int64_t> rows,
                  RmsNormBackward::Tensors<std::vector<double>>& out) const {
-    const std::vector<double> weight = read_row(t.weight, 0);
-    const auto gradients = [&](int64_t row) {
-      return rms_norm_backward_op::reference_row(op.norm, read_row(t.dy, row), read_row(t.x, row), weight);
-    };
-    for (const int64_t row : rows) {
-      if (row < t.dy.sizes[0]) {
-        std::vector<double> dx = gradients(row).dx;
-        const std::vector<double> beside = op.norm.residual ? read_row(t.residual, row) : std::vector<double>();
-        for (size_t i = 0; i < beside.size(); ++i) dx[i] += beside[i];
-        out.dx.insert(out.dx.end(), dx.begin(), dx.end());
-      }
-      if (row == 0) out.dweight = sum_of_terms(p, t.dy.sizes[0], gradients, weight.size());
-    }
-  }
-
- private:
-  int64_t rows_of_rank(int64_t length) const {
-    return std::max<int64_t>(1, most_rows(op.layout, length, op.ranks.size()));
-  }
-
-  /// dweight: the terms of own rows, then what peers have sent.
-  std::vector<double> sum_of_terms(const Problem& p, int64_t own_rows, const auto& gradients, size_t n) const {
-    std::vector<double> sum(n);
-    const auto add = [&](const std::vector<double>& terms) {
-      for (size_t i = 0; i < n; ++i) sum[i] += terms[i];
-    };
-    for (int64_t row = 0; row < own_rows; ++row) add(gradients(row).terms);
-    for (int source = 0; source < op.ranks.longest(); ++source) add(staged_row(p, exchange_of(op), 0, source, 0));
-    return sum;
+    const auto end_of_own = std::ranges::lower_bound(rows, t.dy.sizes[0]);
+    op.norm.reference(t, std::span(rows.begin(), end_of_own), out);
+    if (rows.empty() || rows.front() != 0) return;
+    out.dweight.resize(static_cast<size_t>(op.norm.n));  // a rank without rows has none of its own
+    add_staged_rows(out.dweight, p, exchange_of(op), 0, op.ranks, 0);
   }
 };
 

@@ -31,77 +31,64 @@ int64_t groups_of_rows(const GatherSchedule& schedule, int world_size) {
 
 }  // namespace
 
-GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const Linear& shape, const linear_op::Tile& tile,
-                                 const GatherSchedule& schedule, int world_size, linear_op::Operands operands,
-                                 Var length)
-    : b_(b),
-      ex_(ex),
-      s_(shape),
-      t_(tile),
-      schedule_(schedule),
-      world_size_(world_size),
-      v_(std::move(operands)),
-      row_blocks_(b.cdiv(length, num_turns() * tile.block_m)) {}
+int64_t GatheredProduct::num_turns() const { return groups_of_rows(schedule, world_size); }
 
-bool GatheredProduct::is_joined() const { return schedule_.transfer.way == Transfer::join; }
-int64_t GatheredProduct::num_turns() const { return groups_of_rows(schedule_, world_size_); }
-
-Var GatheredProduct::num_tiles() { return row_blocks_ * (num_turns() * linear_op::column_blocks(s_, t_.block_n)); }
+Var GatheredProduct::num_tiles() { return row_blocks * (num_turns() * linear_op::column_blocks(s, t.block_n)); }
 
 void GatheredProduct::push(Var program) {
-  push_rows(b_, ex_, is_joined() ? world_size_ : world_size_ - 1, program, schedule_.transfer, [&](Var) {
-    return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
+  push_rows(b, ex, is_joined() ? world_size : world_size - 1, program, schedule.transfer, [&](Var) {
+    return std::vector{Part{b.slice(operands.x, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
   });
 }
 
 void GatheredProduct::compute(Var tile) { is_joined() ? compute_joined(tile) : compute_of_rank(tile); }
 
 void GatheredProduct::compute_joined(Var tile) {
-  linear_op::Operands v = v_;
-  Var row = tile % row_blocks_ * t_.block_m, column = v.choose(b_, s_, tile / row_blocks_, t_.block_n);
-  b_.when(await_rows_of_all(b_, ex_, world_size_, tile), [&] {
-    v.x = ex_.all_rows(0);
-    linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+  linear_op::Operands v = operands;
+  Var row = tile % row_blocks * t.block_m, column = v.choose(b, s, tile / row_blocks, t.block_n);
+  b.when(await_rows_of_all(b, ex, world_size, tile), [&] {
+    v.x = ex.all_rows(0);
+    linear_op::store_result(b, s, v, row, column, linear_op::multiply(b, s, t, v, row, column));
   });
 }
 
 void GatheredProduct::compute_of_rank(Var tile) {
   // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
-  const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
+  const int64_t columns = linear_op::column_blocks(s, t.block_n);
   Var turn, row_block, column_block;
-  if (schedule_.is_interleaved) {
-    turn = tile % world_size_;
-    row_block = tile / world_size_ % row_blocks_;
-    column_block = tile / (row_blocks_ * world_size_);
+  if (schedule.is_interleaved) {
+    turn = tile % world_size;
+    row_block = tile / world_size % row_blocks;
+    column_block = tile / (row_blocks * world_size);
   } else {
-    turn = tile / (row_blocks_ * columns);
-    row_block = tile % row_blocks_;
-    column_block = tile / row_blocks_ % columns;
+    turn = tile / (row_blocks * columns);
+    row_block = tile % row_blocks;
+    column_block = tile / row_blocks % columns;
   }
-  linear_op::Operands v = v_;
-  Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source), row = row_block * t_.block_m;
-  Var is_own = b_.compare(Compare::eq, turn, 0);
-  Var column = v.choose(b_, s_, column_block, t_.block_n);
+  linear_op::Operands v = operands;
+  Var source = (ex.rank() + turn) % world_size, rows = ex.num_rows(source), row = row_block * t.block_m;
+  Var is_own = b.compare(Compare::eq, turn, 0);
+  Var column = v.choose(b, s, column_block, t.block_n);
   Var good;
-  if (schedule_.transfer.is_serial) {
-    good = await_rows_of_all(b_, ex_, world_size_ - 1, tile);
+  if (schedule.transfer.is_serial) {
+    good = await_rows_of_all(b, ex, world_size - 1, tile);
   } else {
-    Var first = row / schedule_.transfer.chunk_rows;
-    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.transfer.chunk_rows);
-    good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+    Var first = row / schedule.transfer.chunk_rows;
+    Var last = b.cdiv(b.min(row + t.block_m, rows), schedule.transfer.chunk_rows);
+    good = ex.await(0, source, first, b.select(is_own, first, last), tile);
   }
-  b_.when(b_.logical_and(good, row < rows), [&] {
-    v.x = b_.select(is_own, b_.slice(v.x, {0, 0}, {rows, s_.k}), ex_.source(0, source, rows));
-    const std::vector<Var> sums = linear_op::multiply(b_, s_, t_, v, row, column);
-    Var owner = (ex_.rank() + turn) % world_size_;  // again, as is all that would be kept beside the sums
+  b.when(b.logical_and(good, row < rows), [&] {
+    v.x = b.select(is_own, b.slice(v.x, {0, 0}, {rows, s.k}), ex.source(0, source, rows));
+    const std::vector<Var> sums = linear_op::multiply(b, s, t, v, row, column);
+    Var owner = (ex.rank() + turn) % world_size;  // again, as is all that would be kept beside the sums
     for (Var* view : {&v.y[0], &v.residual})
-      if (view->value()) *view = b_.slice(*view, {ex_.first_row(owner), 0}, {ex_.num_rows(owner), b_.size(*view, 1)});
-    linear_op::store_result(b_, s_, v, row, column, sums);
+      if (view->value()) *view = b.slice(*view, {ex.first_row(owner), 0}, {ex.num_rows(owner), b.size(*view, 1)});
+    linear_op::store_result(b, s, v, row, column, sums);
   });
 }
 
-ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t identity, int64_t chunk_rows) {
-  return {world_size, identity, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
+ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t chunk_rows) {
+  return {world_size, 0, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
 }
 
 autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
@@ -113,16 +100,13 @@ autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& t
 }
 
 void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
-                            const GatherSchedule& schedule, int world_size, int64_t identity) {
+                            const GatherSchedule& schedule, const ExchangeShape& exchange) {
   const linear_op::Operands v(shape, views_of(shape, b));
   const ChannelViews channel = declare_channel(b);
   const TransferSchedule& transfer = schedule.transfer;
-  const ExchangeShape exchange =
-      with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.way);
-  Exchange ex(b, protocol_of_gather(transfer.way), exchange, channel.block, channel.counters, channel.op_id,
-              b.size(v.y[0], 0));
+  Exchange ex(b, protocol_of_gather(transfer.way), exchange, channel, b.size(v.y[0], 0));
   Var length = b.size(v.y[0], 0), id = b.program_id(0);
-  GatheredProduct product(b, ex, shape, tile, schedule, world_size, v, length);
+  GatheredProduct product{b, ex, shape, tile, schedule, v, length};
   Var tiles = product.num_tiles(), use = id - transfer.push_programs;
   b.when(
       id < transfer.push_programs, [&] { ex.role("push", [&] { product.push(id); }); },

@@ -17,19 +17,24 @@ struct GatherSchedule {
 std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
                                                int threads);
 
-ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t identity, int64_t chunk_rows);
+ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t chunk_rows);
 
 /// Programs: those that push, the tiles of all ranks' rows, and one more.
 autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
                                    int world_size);
 
 /// The programs of such a product, in a kernel that may do other things beside it.
-class GatheredProduct {
- public:
-  /// `operands`: x has this rank's rows, y and the residual those of all ranks, `length` of them. The exchange's phase
-  /// 0 is that of gather_shape().
-  GatheredProduct(KernelBuilder& b, Exchange& ex, const Linear& shape, const linear_op::Tile& tile,
-                  const GatherSchedule& schedule, int world_size, linear_op::Operands operands, Var length);
+struct GatheredProduct {
+  KernelBuilder& b;
+  Exchange& ex;  ///< whose phase 0 is that of gather_shape()
+  const Linear& s;
+  const linear_op::Tile& t;
+  const GatherSchedule& schedule;
+  const linear_op::Operands operands;  ///< x has this rank's rows, y and the residual those of all ranks
+  Var length;                          ///< rows of all ranks
+  const int world_size = ex.world_size();
+  Var row_blocks = b.cdiv(length, num_turns() * t.block_m);
+
   Var num_tiles();
   /// Program `program` of those that send x: the steps of the role "push".
   void push(Var program);
@@ -37,22 +42,13 @@ class GatheredProduct {
   void compute(Var tile);
 
  private:
-  bool is_joined() const;
+  bool is_joined() const { return schedule.transfer.way == Transfer::join; }
   int64_t num_turns() const;  ///< through the groups of rows that tiles are cut from
   void compute_joined(Var tile), compute_of_rank(Var tile);
-
-  KernelBuilder& b_;
-  Exchange& ex_;
-  const Linear& s_;
-  const linear_op::Tile& t_;
-  const GatherSchedule schedule_;
-  const int world_size_;
-  linear_op::Operands v_;
-  Var row_blocks_;
 };
 
 /// Parameters: x [own rows, k], then those of linear, y [length, n]; then those of declare_channel(), one counter.
 void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
-                            const GatherSchedule& schedule, int world_size, int64_t identity);
+                            const GatherSchedule& schedule, const ExchangeShape& exchange);
 
 }  // namespace seqtile::kernels::seqpar

@@ -5,33 +5,28 @@
 #include <algorithm>
 
 #include "autotune/op_def.h"
+#include "jit/base/forever.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
+#include "seqtile/ops/attention.h"
 
 namespace seqtile::kernels::seqpar {
 
 using autotune::Config;
 
-ContextOp::ContextOp(const autotune::OpDef& plain, autotune::Workload attention, const Ranks& ranks, RowLayout layout,
-                     LeavesRoom leaves_room)
-    : plain_(plain),
-      attention_(std::move(attention)),
-      ranks_(ranks),
-      layout_(layout),
-      leaves_room_(std::move(leaves_room)) {}
-
-int64_t ContextOp::rows_of_rank(int64_t length) const {
-  return std::max<int64_t>(1, most_rows(layout_, length, ranks_.size()));
+const autotune::OpDef& ContextOp::definition() const {
+  static const autotune::OpDef &forward = forever(attention_forward()), &backward = forever(attention_backward());
+  return plain.operation == forward.name ? forward : backward;
 }
 
 autotune::Workload ContextOp::with_threads(int threads) const {
-  autotune::Workload attention = attention_;
+  autotune::Workload attention = plain;
   attention.threads = threads;
   return attention;
 }
 
 std::vector<Config> ContextOp::schedules(const Config& tile, int threads, const Target& target) const {
-  return transfer_schedules(tile, {"", "serial"}, push_programs(target, threads), may_pull(target, ranks_.size()),
+  return transfer_schedules(tile, {"", "serial"}, push_programs(target, threads), may_pull(target, ranks.size()),
                             tile.get_int("block_n"));
 }
 
@@ -39,20 +34,21 @@ std::vector<Config> ContextOp::schedules(const Config& tile, int threads, const 
 std::vector<Config> ContextOp::tiles(int threads, int64_t length, const Target& target) const {
   constexpr int64_t kMostRows = 64;
   const autotune::Workload attention = with_threads(threads);
-  const int64_t own_rows = rows_of_rank(length);
+  const int64_t own_rows = ranks.rows_of_rank(length, layout);
   const auto tiles_of = [&](int64_t rows) {
-    return plain_.config_space(attention, rows, portable(target)).enumerate();
+    return definition().config_space(attention, rows, portable(target)).enumerate();
   };
   for (int64_t rows = own_rows; target.is_gpu() && rows <= std::max(own_rows, kMostRows); rows *= 2) {
     std::vector<Config> roomy = tiles_of(rows);
-    std::erase_if(roomy, [&](const Config& tile) { return !leaves_room_(tile, target); });
+    std::erase_if(roomy, [&](const Config& tile) { return !leaves_room(tile, target); });
     if (!roomy.empty()) return roomy;
   }
   return tiles_of(own_rows);
 }
 
 Config ContextOp::default_tile(int threads, int64_t length, const Target& target) const {
-  const Config best = plain_.default_config(with_threads(threads), rows_of_rank(length), portable(target));
+  const Config best =
+      definition().default_config(with_threads(threads), ranks.rows_of_rank(length, layout), portable(target));
   const std::vector<Config> all = tiles(threads, length, target);
   if (std::ranges::find(all, best) != all.end()) return best;
   return std::ranges::min(all, {}, [&](const Config& tile) { return predict_us(tile, threads, length, target); });
@@ -73,18 +69,36 @@ Config ContextOp::default_config(int threads, int64_t length, const Target& targ
 }
 
 double ContextOp::predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-  return autotune::predicted_us(plain_, with_threads(threads), config, length, portable(target)) /
-         static_cast<double>(ranks_.world_size);
+  return autotune::predicted_us(definition(), with_threads(threads), config, length, portable(target)) /
+         static_cast<double>(ranks.world_size);
 }
 
-autotune::Cost ContextOp::cost(int64_t length) const {
-  const autotune::Cost cost = plain_.cost(attention_, std::vector<int64_t>{length, length, length, 1});
-  const double share = 1.0 / static_cast<double>(ranks_.world_size);
+autotune::Cost ContextOp::cost(std::span<const int64_t> symbols) const {
+  const int64_t length = symbols[0];
+  const autotune::Cost cost = definition().cost(plain, std::vector<int64_t>{length, length, length, 1});
+  const double share = 1.0 / static_cast<double>(ranks.world_size);
   return {cost.flops * share, cost.bytes_read, cost.bytes_written * share};
 }
 
 autotune::OpDef::Tolerance ContextOp::tolerance(int64_t length) const {
-  return plain_.tolerance(attention_, std::vector<int64_t>{length, length, length, 1});
+  return definition().tolerance(plain, std::vector<int64_t>{length, length, length, 1});
+}
+
+RowPieces<Var> SequenceRows::in_i32(const RowPieces<Var>& p) const {
+  const auto cast = [&](Var value) { return b_.cast(value, DType::i32); };
+  Var first = cast(p.first), num_first = cast(p.num_first), second = cast(p.second);
+  return {first, num_first, second, cast(p.num_rows)};
+}
+
+Var SequenceRows::position(const RowPieces<Var>& p, Var row) const {
+  if (layout_ == RowLayout::contiguous) return row + p.first;
+  return b_.select(row < p.num_first, row + p.first, row + (p.second - p.num_first));
+}
+
+Var SequenceRows::num_until(const RowPieces<Var>& p, Var position) const {
+  const auto within = [&](Var first, Var count) { return b_.max(b_.min(position - (first - 1), count), 0); };
+  Var rows = within(p.first, p.num_first);
+  return layout_ == RowLayout::contiguous ? rows : rows + within(p.second, p.num_rows - p.num_first);
 }
 
 }  // namespace seqtile::kernels::seqpar

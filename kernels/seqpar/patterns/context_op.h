@@ -1,4 +1,4 @@
-// kernels/seqpar/patterns/context_op.h -- attention over the ranks' keys, and its backward pass: tiles and schedules.
+// kernels/seqpar/patterns/context_op.h -- what attention over the ranks' keys and its backward pass have in common.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Both compute with own rows what an operation of one rank, here called plain, computes with all rows. They take its
@@ -6,38 +6,73 @@
 #pragma once
 #include <functional>
 
+#include "kernels/seqpar/exchange/exchange.h"
 #include "seqtile/op.h"
-#include "seqtile/seqpar.h"
 
 namespace seqtile::kernels::seqpar {
 
-class ContextOp {
- public:
+/// The operation of one rank that has all rows.
+template <class Plain, class Op>
+Plain plain_of(const Op& op) {
+  return {.heads = op.heads,
+          .kv_heads = op.kv_heads,
+          .head_dim = op.head_dim,
+          .causal = op.causal,
+          .scale = op.scale,
+          .dtype = op.dtype};
+}
+
+/// Phase 0: a row of all that peers need of one place of the sequence.
+template <class Op>
+ExchangeShape context_exchange(const Op& op, int64_t columns, int64_t chunk_rows) {
+  const PhaseShape rows{PhaseShape::Rows::of_source, op.dtype, columns, chunk_rows};
+  return {.world_size = op.ranks.size(), .identity = 0, .phases = {rows}, .layout = op.layout};
+}
+
+/// What a kernel over ranks has as plans (rank_op.h).
+struct ContextOp {
   /// The threads of a GPU hold the values of a tile beside what they know of the ranks.
   using LeavesRoom = std::function<bool(const autotune::Config& tile, const Target& target)>;
-  /// `attention`: the workload of `plain` that has all rows. Requires: `plain` outlives the object.
-  ContextOp(const autotune::OpDef& plain, autotune::Workload attention, const Ranks& ranks, RowLayout layout,
-            LeavesRoom leaves_room);
+  const autotune::Workload plain;  ///< of attention_forward or attention_backward, with all rows
+  const Ranks ranks;
+  const RowLayout layout;
+  const LeavesRoom leaves_room;
 
   /// Every tile has one schedule, the default tile all of them. Chunks are whole blocks of `block_n` rows.
   std::vector<autotune::Config> configs(int threads, int64_t length, const Target& target) const;
   autotune::Config default_config(int threads, int64_t length, const Target& target) const;
   double predict_us(const autotune::Config& config, int threads, int64_t length, const Target& target) const;
-  autotune::Cost cost(int64_t length) const;
+  autotune::Cost cost(std::span<const int64_t> symbols) const;
   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 
  private:
-  int64_t rows_of_rank(int64_t length) const;
   std::vector<autotune::Config> schedules(const autotune::Config& tile, int threads, const Target& target) const;
   std::vector<autotune::Config> tiles(int threads, int64_t length, const Target& target) const;
   autotune::Config default_tile(int threads, int64_t length, const Target& target) const;
+  const autotune::OpDef& definition() const;
   autotune::Workload with_threads(int threads) const;
+};
 
-  const autotune::OpDef& plain_;
-  const autotune::Workload attention_;
-  const Ranks ranks_;
+/// Where a rank's rows stand in the sequence, which masks go by: the functions of RowLayout in Vars. In every layout a
+/// rank's rows are in the order of the sequence.
+class SequenceRows {
+ public:
+  SequenceRows(KernelBuilder& b, RowLayout layout, int world_size, Var length)
+      : b_(b), layout_(layout), world_size_(world_size), length_(length) {}
+
+  RowPieces<Var> of(Var rank) const { return pieces_of(layout_, rank, length_, world_size_); }
+  /// For tiles of rows.
+  RowPieces<Var> in_i32(const RowPieces<Var>& pieces) const;
+  /// The position of a row, or the positions of a tile of rows.
+  Var position(const RowPieces<Var>& pieces, Var row) const;
+  /// The number of the rank's rows, its first ones, that stand at `position` or before.
+  Var num_until(const RowPieces<Var>& pieces, Var position) const;
+
+ private:
+  KernelBuilder& b_;
   const RowLayout layout_;
-  const LeavesRoom leaves_room_;
+  const int world_size_;
+  Var length_;
 };
 
 }  // namespace seqtile::kernels::seqpar

@@ -28,55 +28,43 @@ int64_t num_wgrad_tiles(const std::vector<LinearWgrad>& gradients, const linear_
   return tiles;
 }
 
-GatheredWgrad::GatheredWgrad(KernelBuilder& b, Exchange& ex, std::vector<LinearWgrad> gradients,
-                             const linear_op::Tile& tile, int64_t chunk_rows, int world_size, bool cuts_dy,
-                             WgradOperands operands)
-    : b_(b),
-      ex_(ex),
-      gradients_(std::move(gradients)),
-      t_(tile),
-      chunk_rows_(chunk_rows),
-      world_size_(world_size),
-      cuts_dy_(cuts_dy),
-      v_(std::move(operands)) {}
-
 // Tiles are counted through all gradients: leaves the tensors of the tile's in first place and returns the tile there.
 Var GatheredWgrad::choose(WgradOperands& v, Var tile) {
   Var result = tile;
   int64_t before = 0;  // tiles of the gradients 0 .. i - 1
-  for (size_t i = 1; i < gradients_.size(); ++i) {
-    before += tiles_of(gradients_[i - 1], t_);
+  for (size_t i = 1; i < gradients.size(); ++i) {
+    before += tiles_of(gradients[i - 1], t);
     Var is_later = tile >= before;
-    result = b_.select(is_later, tile - before, result);
+    result = b.select(is_later, tile - before, result);
     for (std::vector<Var>* views : {&v.whole, &v.before, &v.dw})
-      if (!views->empty()) views->front() = b_.select(is_later, (*views)[i], views->front());
+      if (!views->empty()) views->front() = b.select(is_later, (*views)[i], views->front());
   }
   return result;
 }
 
 void GatheredWgrad::compute(Var tile) {
-  WgradOperands v = v_;
-  Var index = choose(v, tile), row_blocks = b_.cdiv(b_.size(v.dw[0], 0), t_.block_m);
-  Var row = index % row_blocks * t_.block_m, column = index / row_blocks * t_.block_n;
+  WgradOperands v = operands;
+  Var index = choose(v, tile), row_blocks = b.cdiv(b.size(v.dw[0], 0), t.block_m);
+  Var row = index % row_blocks * t.block_m, column = index / row_blocks * t.block_n;
   // The sums start from what is there: a GPU's registers do not hold both.
-  Var start = v.before.empty() ? b_.full({t_.block_m, t_.block_n}, 0.0)
-                               : to_f32(b_, b_.load(v.before[0], {row, column}, {t_.block_m, t_.block_n}));
-  Var sum = b_.for_loop(0, world_size_, 1, {start}, [&](Var turn, std::vector<Var> sums) {
+  Var start = v.before.empty() ? b.full({t.block_m, t.block_n}, 0.0)
+                               : to_f32(b, b.load(v.before[0], {row, column}, {t.block_m, t.block_n}));
+  Var sum = b.for_loop(0, ex.world_size(), 1, {start}, [&](Var turn, std::vector<Var> sums) {
     return std::vector{add_rows_of(v, turn, row, column, tile, sums[0])};
   })[0];
-  b_.store(v.dw[0], {row, column}, to_storage(b_, sum, gradients_[0].dw_dtype()));
+  b.store(v.dw[0], {row, column}, to_storage(b, sum, gradients[0].dw_dtype()));
 }
 
 Var GatheredWgrad::add_rows_of(const WgradOperands& v, Var turn, Var row, Var column, Var tile, Var sum) {
-  Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source);
-  Var is_own = b_.compare(Compare::eq, turn, 0);
-  Var first = b_.constant(DType::i64, int64_t{0}), chunks = b_.cdiv(rows, chunk_rows_);
-  Var good = ex_.await(0, source, first, b_.select(is_own, first, chunks), tile);
-  Var there = b_.select(good, rows, 0);  // of a wait that was given up nothing is read
-  Var own = rows_of(b_, v.cut, 0, there);
-  Var gathered = b_.select(is_own, own, ex_.source(0, source, there));
-  Var whole = rows_of(b_, v.whole[0], ex_.first_row(source), there);
-  return linear_op::add_products_of_rows(b_, t_, cuts_dy_ ? gathered : whole, cuts_dy_ ? whole : gathered, row, column,
+  Var source = (ex.rank() + turn) % ex.world_size(), rows = ex.num_rows(source);
+  Var is_own = b.compare(Compare::eq, turn, 0);
+  Var first = b.constant(DType::i64, int64_t{0}), chunks = b.cdiv(rows, chunk_rows);
+  Var good = ex.await(0, source, first, b.select(is_own, first, chunks), tile);
+  Var there = b.select(good, rows, 0);  // of a wait that was given up nothing is read
+  Var own = rows_of(b, v.cut, 0, there);
+  Var gathered = b.select(is_own, own, ex.source(0, source, there));
+  Var whole = rows_of(b, v.whole[0], ex.first_row(source), there);
+  return linear_op::add_products_of_rows(b, t, cuts_dy ? gathered : whole, cuts_dy ? whole : gathered, row, column,
                                          sum);
 }
 

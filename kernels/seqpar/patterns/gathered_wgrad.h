@@ -20,26 +20,21 @@ struct WgradOperands {
   std::vector<Var> before, dw;
 };
 
-class GatheredWgrad {
- public:
-  /// `cuts_dy`: dy is the operand that is cut, of a single gradient; else x, which all gradients share.
-  GatheredWgrad(KernelBuilder& b, Exchange& ex, std::vector<LinearWgrad> gradients, const linear_op::Tile& tile,
-                int64_t chunk_rows, int world_size, bool cuts_dy, WgradOperands operands);
+struct GatheredWgrad {
+  KernelBuilder& b;
+  Exchange& ex;
+  const std::vector<LinearWgrad> gradients;
+  const linear_op::Tile& t;
+  const int64_t chunk_rows;
+  const bool cuts_dy;  ///< dy is the operand that is cut, of a single gradient; else x, which all gradients share
+  const WgradOperands operands;
+
   /// One tile of one of the gradients: the steps of the role "use".
   void compute(Var tile);
 
  private:
   Var choose(WgradOperands& v, Var tile);
   Var add_rows_of(const WgradOperands& v, Var turn, Var row, Var column, Var tile, Var sum);
-
-  KernelBuilder& b_;
-  Exchange& ex_;
-  const std::vector<LinearWgrad> gradients_;
-  const linear_op::Tile t_;
-  const int64_t chunk_rows_;
-  const int world_size_;
-  const bool cuts_dy_;
-  const WgradOperands v_;
 };
 
 /// Tiles of all gradients.

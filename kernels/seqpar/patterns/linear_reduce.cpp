@@ -42,7 +42,7 @@ PartialShape partial_products(const Linear& shape, const linear_op::Tile& tile, 
 }
 
 void build_linear_reduce(KernelBuilder& b, const Linear& s, const linear_op::Tile& t, const ReduceSchedule& schedule,
-                         ReduceForm form, int world_size, DType transport, int64_t identity, const NormEpilogue& norm) {
+                         ReduceForm form, DType transport, const ExchangeShape& exchange, const NormEpilogue& norm) {
   const int64_t n = s.n;
   const linear_op::Operands v(s, views_of(s, b));
   Var weight, normed;
@@ -51,6 +51,7 @@ void build_linear_reduce(KernelBuilder& b, const Linear& s, const linear_op::Til
     normed = b.view("normed", s.dtype, {kDynamic, n});
   }
   const ChannelViews channel = declare_channel(b);
+  Exchange ex(b, protocol_of(form), exchange, channel, b.size(v.x, 0));
   // Of a tensor that has this rank's rows alone, they are the first ones.
   const auto place = [&](Var first) {
     return form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first;
@@ -77,8 +78,7 @@ void build_linear_reduce(KernelBuilder& b, const Linear& s, const linear_op::Til
       const std::vector<Var> outputs = body.outputs(first, end);
       normalize_rows(b, outputs[0], weight, outputs[1], row, num_rows, norm.eps);
     };
-  build_reduction(b, partial_products(s, t, transport, norm), schedule, form, world_size, identity, channel,
-                  b.size(v.x, 0), body);
+  build_reduction(b, ex, partial_products(s, t, transport, norm), schedule, form, body);
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -19,7 +19,7 @@ PartialShape partial_products(const Linear& shape, const linear_op::Tile& tile, 
 /// Parameters: x [length, k], then those of linear, y and residual [own rows, n], or [length, n] where every rank gets
 /// all rows; with a norm its weight [n] and normed, like y; then those of declare_channel().
 void build_linear_reduce(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
-                         const ReduceSchedule& schedule, ReduceForm form, int world_size, DType transport,
-                         int64_t identity, const NormEpilogue& norm = {});
+                         const ReduceSchedule& schedule, ReduceForm form, DType transport,
+                         const ExchangeShape& exchange, const NormEpilogue& norm = {});
 
 }  // namespace seqtile::kernels::seqpar

@@ -12,6 +12,7 @@
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 #include "seqtile/error.h"
+#include "seqtile/kernel.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
@@ -23,11 +24,11 @@ namespace {
 constexpr std::string_view kPrefix = "wgrad_";
 
 double dgrad_us(const Shape& s, const Tile& tile, int threads, int64_t length, const Target& target) {
-  return s.dgrad().predict_us(tile, threads, length, portable(target));
+  return s.dgrad().predict_us(tile, {length, threads, portable(target)});
 }
 
 double wgrad_us(const Shape& s, const Tile& tile, int threads, int64_t length, const Target& target) {
-  return s.wgrad(s.depth()).predict_us(tile, threads, length, portable(target));
+  return s.wgrad(s.depth()).predict_us(tile, {length, threads, portable(target)});
 }
 
 struct Pair {
@@ -56,7 +57,7 @@ DType dgrad_result(const Shape& s) {
 std::vector<Tile> dgrad_tiles(const Shape& s, int threads, int64_t rows, const Target& target) {
   const Linear product = s.dgrad();
   std::vector<Tile> tiles =
-      with_room(product.tiles(threads, rows, portable(target), dgrad_result(s)), product, s.n.size() > 1);
+      with_room(product.tiles({rows, threads, portable(target)}, dgrad_result(s)), product, s.n.size() > 1);
   // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
   // of several weights that are added to.
   constexpr int64_t kFewestLeftOut = 48;  // values of a thread
@@ -70,7 +71,7 @@ std::vector<Tile> dgrad_tiles(const Shape& s, int threads, int64_t rows, const T
 std::vector<Tile> wgrad_tiles(const Shape& s, int threads, int64_t rows, const Target& target) {
   const LinearWgrad gradient = s.wgrad(s.depth());
   // The sums of one rank's rows are held while those of the next one's are awaited: room as beside several weights.
-  std::vector<Tile> tiles = with_room(gradient.tiles(threads, rows, portable(target)), gradient.product(rows), true);
+  std::vector<Tile> tiles = with_room(gradient.tiles({rows, threads, portable(target)}), gradient.product(rows), true);
   // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
   constexpr int64_t kMostStages = 3;
   if (s.accumulate && s.n.size() > 1)
@@ -92,7 +93,7 @@ bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Ta
 
 /// Each tile with the best one of the other product, the best pair first.
 std::vector<Pair> pairs_of(const Shape& s, int threads, int64_t length, const Target& target) {
-  const int64_t rows = std::max<int64_t>(cdiv(length, s.ranks.world_size), 1);
+  const int64_t rows = s.ranks.rows_of_rank(length);
   const auto dgrad = ranked(dgrad_tiles(s, threads, rows, target),
                             [&](const Tile& tile) { return dgrad_us(s, tile, threads, length, target); });
   const auto wgrad = ranked(wgrad_tiles(s, threads, rows, target),
@@ -153,15 +154,16 @@ Schedule Schedule::from(const Config& c) {
   return {Tile::from(c), Tile::from(wgrad), GatherSchedule::from(c), ReduceSchedule::from(c)};
 }
 
-double predict_us(const Shape& s, const Config& config, int threads, int64_t length, const Target& target) {
+double Shape::predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
   const Schedule schedule = Schedule::from(config);
-  return dgrad_us(s, schedule.dgrad, threads, length, target) + wgrad_us(s, schedule.wgrad, threads, length, target);
+  return dgrad_us(*this, schedule.dgrad, threads, length, target) +
+         wgrad_us(*this, schedule.wgrad, threads, length, target);
 }
 
-std::vector<Config> configs(const Shape& s, int threads, int64_t length, const Target& target) {
-  const std::vector<Pair> pairs = pairs_of(s, threads, length, target);
-  std::vector<Config> configs = schedules_of(s, pairs[0], threads, target);
-  for (size_t i = 1; i < pairs.size(); ++i) configs.push_back(schedules_of(s, pairs[i], threads, target).front());
+std::vector<Config> Shape::configs(int threads, int64_t length, const Target& target) const {
+  const std::vector<Pair> pairs = pairs_of(*this, threads, length, target);
+  std::vector<Config> configs = schedules_of(*this, pairs[0], threads, target);
+  for (size_t i = 1; i < pairs.size(); ++i) configs.push_back(schedules_of(*this, pairs[i], threads, target).front());
   return configs;
 }
 

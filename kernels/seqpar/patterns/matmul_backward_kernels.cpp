@@ -9,7 +9,6 @@
 #include <array>
 
 #include "kernels/linear/linear_tile.h"
-#include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
 #include "kernels/seqpar/patterns/gathered_wgrad.h"
@@ -19,13 +18,6 @@
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
 namespace {
-
-Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& transfer, int64_t identity,
-                     const ChannelViews& c, Var length) {
-  const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.way);
-  const Protocol& protocol = s.is_trailing ? protocol_of_gather(transfer.way) : gather_beside_reduce_scatter_protocol();
-  return {b, protocol, shape, c.block, c.counters, c.op_id, length};
-}
 
 WgradOperands wgrad_of(const Tensors<Var>& t) { return {t.cut, t.whole, t.before, t.dw}; }
 
@@ -49,18 +41,17 @@ ReduceBody dx_body(KernelBuilder& b, const Shape& s, const linear_op::Tile& tile
 }
 
 void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t,
-                    int64_t identity) {
+                    const ExchangeShape& exchange) {
   const Linear dgrad = s.dgrad();
   linear_op::Operands v;
   v.x = t.cut;
   v.w = t.w;
   v.y = {t.dgrad};
   const ChannelViews channel = declare_channel(b);
-  Var length = b.size(t.dgrad, 0);
   const TransferSchedule& transfer = schedule.gather.transfer;
-  Exchange ex = exchange_in(b, s, transfer, identity, channel, length);
-  GatheredProduct du(b, ex, dgrad, schedule.dgrad, schedule.gather, s.ranks.size(), v, length);
-  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, s.ranks.size(), true, wgrad_of(t));
+  Exchange ex(b, protocol_of_gather(transfer.way), exchange, channel, b.size(t.dgrad, 0));
+  GatheredProduct du{b, ex, dgrad, schedule.dgrad, schedule.gather, v, ex.length()};
+  GatheredWgrad dw{b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, true, wgrad_of(t)};
   const std::array kinds{
       ProgramKind{transfer.push_programs, [&](Var i) { ex.role("push", [&] { du.push(i); }); }},
       ProgramKind{du.num_tiles(), [&](Var i) { ex.role("use", [&] { du.compute(i); }); }},
@@ -73,18 +64,16 @@ void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, 
 }
 
 void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t,
-                   int64_t identity) {
+                   const ExchangeShape& exchange) {
   const ChannelViews channel = declare_channel(b);
-  Var length = b.size(t.whole[0], 0);
   const TransferSchedule& transfer = schedule.gather.transfer;
-  Exchange ex = exchange_in(b, s, transfer, identity, channel, length);
+  Exchange ex(b, gather_beside_reduce_scatter_protocol(), exchange, channel, b.size(t.whole[0], 0));
   const ReduceBody body = dx_body(b, s, schedule.dgrad, t);
-  const PartialShape partials = partials_of(s, schedule.dgrad);
-  const int world_size = s.ranks.size();
-  Reduction sums(b, ex, partials, schedule.sums, ReduceForm::scatter, world_size, channel.counters, length, body, 1);
-  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, world_size, false, wgrad_of(t));
+  const PartialShape partials = s.partials(schedule.dgrad);
+  Reduction sums(b, ex, partials, schedule.sums, ReduceForm::scatter, body, 1);
+  GatheredWgrad dw{b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, false, wgrad_of(t)};
   const auto push = [&](Var i) {
-    push_rows(b, ex, world_size - 1, i, transfer, [&](Var) {
+    push_rows(b, ex, ex.world_size() - 1, i, transfer, [&](Var) {
       return std::vector{Part{b.slice(t.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
     });
   };
@@ -108,8 +97,9 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, c
 
 }  // namespace
 
-void build(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t, int64_t identity) {
-  s.is_trailing ? build_trailing(b, s, schedule, t, identity) : build_leading(b, s, schedule, t, identity);
+void build(KernelBuilder& b, const Shape& s, const Schedule& schedule, const Tensors<Var>& t,
+           const ExchangeShape& exchange) {
+  s.is_trailing ? build_trailing(b, s, schedule, t, exchange) : build_leading(b, s, schedule, t, exchange);
 }
 
 autotune::SizeExpr num_programs(const Shape& s, const Schedule& schedule) {
@@ -118,8 +108,7 @@ autotune::SizeExpr num_programs(const Shape& s, const Schedule& schedule) {
   if (s.is_trailing) {
     programs = gather_programs(s.dgrad(), schedule.dgrad, schedule.gather, s.ranks.size());
   } else {
-    const PartialShape partials = partials_of(s, schedule.dgrad);
-    programs = reduce_programs(partials, schedule.sums, ReduceForm::scatter, s.ranks.size());
+    programs = reduce_programs(s.partials(schedule.dgrad), schedule.sums, ReduceForm::scatter, s.ranks.size());
     programs.more += transfer.push_programs;
   }
   programs.more += num_wgrad_tiles(s.gradients(), schedule.wgrad);

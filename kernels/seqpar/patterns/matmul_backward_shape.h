@@ -11,6 +11,36 @@
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
+/// The tensors of both operations: views of a kernel, or arguments of a call. Their declaration visits the object.
+template <class T>
+struct Tensors : TensorVisitor<Tensors<T>> {
+  T cut;                  ///< [own rows, columns], which the exchange's phase 0 gathers: dz, or x
+  std::vector<T> whole;   ///< [length, columns]: u, or the dy of each weight
+  std::vector<T> w;       ///< of each weight, as are the next two
+  std::vector<T> before;  ///< empty without `accumulate`
+  std::vector<T> dw;
+  T dgrad;  ///< du, or dx
+
+  void visit(autotune::ArgRole, std::string_view name, const T& tensor, Extents, const TensorOptions&) {
+    if (name == "dz" || name == "x") cut = tensor;
+    else if (name == "du" || name == "dx") dgrad = tensor;
+    else if (name.starts_with("w")) w.push_back(tensor);
+    else if (name.starts_with("dw")) dw.push_back(tensor);
+    else if (name.starts_with("before")) before.push_back(tensor);
+    else whole.push_back(tensor);
+  }
+};
+
+/// A configuration has the parameters of the wgrad tile with a prefix; on GPUs both tiles have the same warps and
+/// stages.
+struct Schedule {
+  static Schedule from(const autotune::Config& config);
+  linear_op::Tile dgrad, wgrad;
+  GatherSchedule gather;  ///< the order of tiles of the trailing operation
+  ReduceSchedule sums;    ///< of the leading operation
+};
+
+/// Sizes, and the plans of rank_op.h.
 struct Shape {
   std::string_view operation;
   bool is_trailing;
@@ -28,6 +58,14 @@ struct Shape {
     return {.n = rows, .k = k, .accumulate = accumulate, .f32_gradient = dw_dtype == DType::f32, .dtype = dtype};
   }
   std::vector<LinearWgrad> gradients() const;
+  ExchangeShape exchange(int64_t chunk_rows) const;
+  /// The partial sums of dx, which the leading operation has.
+  PartialShape partials(const linear_op::Tile& dgrad) const;
+
+  std::vector<autotune::Config> configs(int threads, int64_t length, const Target& target) const;
+  double predict_us(const autotune::Config& config, int threads, int64_t length, const Target& target) const;
+  autotune::Cost cost(std::span<const int64_t> symbols) const;
+  autotune::OpDef::Tolerance tolerance(int64_t length) const;
 
  private:
   Linear dgrad_of(int64_t rows) const {
@@ -35,37 +73,9 @@ struct Shape {
   }
 };
 
-/// The tensors of both operations: views of a kernel, or arguments of a call.
-template <class T>
-struct Tensors {
-  T cut;                  ///< [own rows, columns], which the exchange's phase 0 gathers: dz, or x
-  std::vector<T> whole;   ///< [length, columns]: u, or the dy of each weight
-  std::vector<T> w;       ///< of each weight, as are the next two
-  std::vector<T> before;  ///< empty without `accumulate`
-  std::vector<T> dw;
-  T dgrad;  ///< du, or dx
-};
-
-/// A configuration has the parameters of the wgrad tile with a prefix; on GPUs both tiles have the same warps and
-/// stages.
-struct Schedule {
-  static Schedule from(const autotune::Config& config);
-  linear_op::Tile dgrad, wgrad;
-  GatherSchedule gather;  ///< the order of tiles of the trailing operation
-  ReduceSchedule sums;    ///< of the leading operation
-};
-
-ExchangeShape exchange_of(const Shape& shape, int64_t identity, int64_t chunk_rows);
-/// The partial sums of dx, which the leading operation has.
-PartialShape partials_of(const Shape& shape, const linear_op::Tile& dgrad);
-
-void build(KernelBuilder& b, const Shape& shape, const Schedule& schedule, const Tensors<Var>& views, int64_t identity);
+void build(KernelBuilder& b, const Shape& shape, const Schedule& schedule, const Tensors<Var>& views,
+           const ExchangeShape& exchange);
 autotune::SizeExpr num_programs(const Shape& shape, const Schedule& schedule);
-
-/// The default first.
-std::vector<autotune::Config> configs(const Shape& shape, int threads, int64_t length, const Target& target);
-double predict_us(const Shape& shape, const autotune::Config& config, int threads, int64_t length,
-                  const Target& target);
 
 /// Operands by which the sums of both gradients are of order 1.
 bool fill(const autotune::Problem& p, const Shape& shape, size_t arg, uint64_t seed);

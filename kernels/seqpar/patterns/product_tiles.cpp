@@ -13,11 +13,6 @@ namespace seqtile::kernels::seqpar {
 using autotune::Config;
 using linear_op::Tile;
 
-Target portable(Target target) {
-  target.has_wgmma = false;
-  return target;
-}
-
 std::vector<Tile> with_room(std::vector<Tile> tiles, const Linear& shape, bool keeps_more) {
   constexpr int64_t kMostValues = 128, kFewValues = 64, kFewestValues = 40;  // of a thread; linear has the most
   const bool is_f32 = shape.dtype == DType::f32;

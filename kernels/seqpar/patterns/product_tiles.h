@@ -11,9 +11,7 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// Kernels that wait for each other read memory of several ranks, which no tensor map covers: Hopper takes the portable
-/// loop.
-Target portable(Target target);
+using linear_op::portable;
 
 /// The members of `tiles`, which are linear's for `shape`, that leave room. `keeps_more`: a thread holds other values
 /// beside the sums, as a residual or the sums of another weight.

@@ -76,17 +76,20 @@ class Problem {
     const Case& c = case_;
     KernelBuilder b(c.kind == Case::gather ? "allgather_linear" : "linear_reduce");
     if (c.config) schedule_for_gpu(b, *c.config);
-    if (c.kind == Case::gather) seqpar::build_allgather_linear(b, shape_, c.tile, c.gathers, c.world_size, kIdentity);
-    else seqpar::build_linear_reduce(b, shape_, c.tile, c.reduces, c.form(), c.world_size, c.transport, kIdentity);
+    if (c.kind == Case::gather) seqpar::build_allgather_linear(b, shape_, c.tile, c.gathers, exchange());
+    else seqpar::build_linear_reduce(b, shape_, c.tile, c.reduces, c.form(), c.transport, exchange());
     return b.finish();
   }
 
   seqpar::ExchangeShape exchange() const {
     const Case& c = case_;
     const seqpar::TransferSchedule& transfer = c.gathers.transfer;
-    if (c.kind == Case::gather)
-      return with_transfer(seqpar::gather_shape(shape_, c.world_size, kIdentity, transfer.chunk_rows), transfer.way);
-    return seqpar::reduce_shape(partials(), c.form(), c.world_size, kIdentity, c.reduces.chunk_rows);
+    seqpar::ExchangeShape exchange =
+        c.kind == Case::gather
+            ? with_transfer(seqpar::gather_shape(shape_, c.world_size, transfer.chunk_rows), transfer.way)
+            : seqpar::reduce_shape(partials(), c.form(), c.world_size, c.reduces.chunk_rows);
+    exchange.identity = kIdentity;
+    return exchange;
   }
   ChannelOptions channel(ChannelOptions options) const {
     const seqpar::ExchangeShape shape = exchange();

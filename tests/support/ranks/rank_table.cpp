@@ -17,15 +17,10 @@ namespace {
 
 using namespace kernels::seqpar;
 
-/// All forms of a sum have their places in a channel; a configuration uses one. It also says where the rows of a gather
-/// stand.
 template <class Op>
 ExchangeShape exchange(const autotune::Workload& w, const autotune::Config* config) {
   const Op op = kernels::op_of<Op>(w);
-  if (!config || !config->contains("chunk_rows")) return exchange_of(op);
-  ExchangeShape shape = op.exchange(config->get_int("chunk_rows"));
-  if (reduce_form(*config) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
-  return with_transfer(std::move(shape), transfer_of(*config));
+  return config ? exchange_of(op, *config) : exchange_of(op);
 }
 
 template <class... Ops>
