@@ -154,6 +154,11 @@ autotune::OpDef typed_op_without_reference(std::string summary, int64_t version 
   op.name = Op::kName;
   op.version = version;
   op.summary = std::move(summary);
+  op.fields = [] {
+    FieldLister lister;
+    Op{}.fields(lister);
+    return std::move(lister.list);
+  };
   op.normalize = [](const Workload& given) {
     WorkloadReader reader(given);
     read_fields<Op>(reader);

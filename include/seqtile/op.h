@@ -299,11 +299,19 @@ struct RankCall {
   std::vector<int64_t> symbols;  ///< values for this rank, as OpDef::symbols returns them
 };
 
-/// The definition of an operation. All functions but `normalize` get a normalized workload.
+/// A static field of an operation, for people.
+struct FieldInfo {
+  std::string name;
+  std::string values;    ///< "1..1048576", or the names "silu, gelu"; limits are those beside the others' defaults
+  std::string fallback;  ///< its default; empty: a workload must give the field
+};
+
+/// The definition of an operation. All functions but `fields` and `normalize` get a normalized workload.
 struct OpDef {
   std::string name;
   int64_t version = 1;  ///< part of the source hash; raise it when the kernel's IR changes (a golden test fails then)
   std::string summary;  ///< one line for people
+  std::function<std::vector<FieldInfo>()> fields;  ///< in the order of their declaration; absent: nothing is said
 
   /// Fills in defaults and checks the static fields.
   /// Errors: invalid_argument (unknown field, missing field, bad value).

@@ -114,6 +114,18 @@ class FieldLoader final : public FieldVisitor {
   const autotune::Fields& fields_;
 };
 
+/// Lists fields for people. A member without a default gets its largest value, so that later limits are the widest.
+class FieldLister final : public FieldVisitor {
+ public:
+  void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
+  void number(std::string_view name, double& value, double lo, double hi) override;
+  void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
+  std::vector<autotune::FieldInfo> list;
+
+ private:
+  void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
+};
+
 /// The storage type of an operation: its member `dtype`, or that of the operation it contains.
 template <class Op>
 auto& dtype_of(Op& op) {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "autotune/gpu_model.h"
 #include "jit/base/cdiv.h"
 #include "kernels/attention/attention_parts.h"
 #include "seqtile/error.h"

@@ -47,4 +47,21 @@ void FieldLoader::choose(std::string_view name, std::string& value, std::span<co
   value = fields_.get_string(name);
 }
 
+void FieldLister::integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) {
+  const bool has_default = value >= lo && value <= hi;
+  list.push_back({std::string(name), fmt::format("{}..{}", lo, hi), has_default ? std::to_string(value) : ""});
+  if (!has_default) value = hi;
+}
+void FieldLister::number(std::string_view name, double& value, double lo, double hi) {
+  const bool has_default = value >= lo && value <= hi;
+  list.push_back({std::string(name), fmt::format("{}..{}", lo, hi), has_default ? fmt::format("{}", value) : ""});
+  if (!has_default) value = hi;
+}
+void FieldLister::late_number(std::string_view name, double& value, double, double lo, double hi) {
+  number(name, value, lo, hi);
+}
+void FieldLister::choose(std::string_view name, std::string& value, std::span<const std::string_view> names) {
+  list.push_back({std::string(name), fmt::format("{}", fmt::join(names, ", ")), value});
+}
+
 }  // namespace seqtile::kernels

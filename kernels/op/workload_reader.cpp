@@ -12,6 +12,8 @@
 namespace seqtile::kernels {
 namespace {
 
+constexpr int64_t kExample = 64;  // a usual value of most fields
+
 std::string text_of(const autotune::FieldValue& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
@@ -59,7 +61,8 @@ void WorkloadReader::integer(std::string_view name, int64_t& value, int64_t lo, 
   } else if (!has_default) {
     if (missing_.empty()) {
       missing_ = name;
-      missing_reason_ = fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo);
+      missing_reason_ =
+          fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, std::clamp(kExample, lo, hi));
     }
     value = lo;
   }

@@ -54,7 +54,7 @@ TEST_CASE("typed operations: bad fields are refused with value, limit and next s
     CHECK_THROWS_WITH(library_op(operation).normalize({operation, DType::f32, 1, std::move(fields)}),
                       Catch::Contains(text));
   };
-  refused("rms_norm", {}, "rms_norm: field n is missing, give a number of 1..1048576, as in --set n=1");
+  refused("rms_norm", {}, "rms_norm: field n is missing, give a number of 1..1048576, as in --set n=64");
   refused("rms_norm", {{"n", int64_t{8}}, {"normed", std::string("y")}}, "must be one of sum, x, both");
   refused("rms_norm", {{"n", int64_t{8}}, {"normed", std::string("x")}}, "needs residual = 1");
   refused("embedding", {{"n", int64_t{8}}, {"vocab", int64_t{8}}, {"scale", 0.0}},

@@ -35,7 +35,7 @@ const int64_t one = 1;
 
 TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kernels]") {
   CHECK(refusal("linear", {{"n", int64_t{8}}}) ==
-        "linear: field k is missing, give a number of 1..1048576, as in --set k=1");
+        "linear: field k is missing, give a number of 1..1048576, as in --set k=64");
   CHECK(refusal("linear", {{"n", int64_t{0}}, {"k", one}}) ==
         "linear: field n is 0, must be a whole number of 1..1048576");
   CHECK(refusal("linear", {{"n", 1.5}, {"k", one}}) == "linear: field n is 1.5, must be a whole number of 1..1048576");

@@ -1275,12 +1275,30 @@ class Json(Cli):
         listed = self.seqtile("cache", "ls", "--cache", "tuning.db")
         self.assertLess(max(len(line) for line in listed.out.split("\n")), 161)
 
+    def test_operations_lists_them_and_the_fields_of_one(self):
+        every = {op["operation"]: op for op in self.seqtile("operations", "--json").json()["operations"]}
+        self.assertTrue({"linear", "rms_norm", "all_reduce"} <= every.keys())
+        for name, op in every.items():
+            self.assertTrue(op["summary"] and op["fields"], name)
+        self.assertTrue(every["all_reduce"]["over_ranks"] and not every["linear"]["over_ranks"])
+        run = self.seqtile("operations", "act_and_mul", "--json")
+        self.assertRegex(run.out, r"n +1\.\.524288 +none: give it\n")
+        self.assertRegex(run.out, r"activation +.*gelu_tanh.* +silu\n")
+        fields = {field["field"]: field for field in run.json()["operations"][0]["fields"]}
+        self.assertNotIn("default", fields["n"])
+        given = ["--set", *(text for field in fields.values() for text in
+                            (f"{field['field']}={field.get('default', 64)}", "--set"))][:-1]
+        self.assertEqual(self.seqtile("compile", "act_and_mul", "--length", "8", *given).code, 0)
+        self.assert_line(self.seqtile("operations", "act_and_mull"), 2, "did you mean act_and_mul")
+        self.assert_line(self.seqtile("compile", "linear", "--set", "n=96,k=3", "--length", "1"), 2,
+                         "--set 'n=96,k=3': one --set gives one field; write --set for each")
+
     def test_help_has_the_commands_in_groups(self):
         text = self.seqtile("--help").out
         groups = re.findall(r"^([A-Z][a-z]+):\n((?:  +\S.*\n)+)", text, re.M)
         found = {name: re.findall(r"^  (\S+)", lines, re.M) for name, lines in groups if name != "Options"}
         self.assertEqual(found, {"Tune": ["prewarm", "tune", "prove"], "Serve": ["replay", "report", "explain"],
-                                 "Look": ["cache", "devices", "compile", "simulate", "timeline"], "Plan": ["plan"],
+                                 "Look": ["cache", "devices", "operations", "compile", "simulate", "timeline"], "Plan": ["plan"],
                                  "Bench": ["bench"]})
         self.assertRegex(text, "70 a bug of this program")
 
@@ -1351,7 +1369,7 @@ class Json(Cli):
         self.assert_line(self.seqtile("man", "-o", "nowhere"), 2, "nowhere: is no folder")
 
     def test_help_of_every_command_has_examples(self):
-        for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
+        for command in ("devices", "operations", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
                         "simulate", "timeline", "plan", "bench"):
             run = self.seqtile(command, "--help")
             self.assertEqual(run.code, 0)

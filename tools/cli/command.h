@@ -28,6 +28,7 @@ void add_replay(CLI::App& app, Session& session);
 void add_report(CLI::App& app, Session& session);
 void add_explain(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
+void add_operations(CLI::App& app, Session& session);
 void add_compile(CLI::App& app, Session& session);
 void add_simulate(CLI::App& app, Session& session);
 void add_timeline(CLI::App& app, Session& session);

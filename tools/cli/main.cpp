@@ -40,8 +40,8 @@ void add_commands(CLI::App& app, Session& session) {
   };
   for (const Group& group :
        {Group{"Tune", {add_prewarm, add_tune, add_prove}}, Group{"Serve", {add_replay, add_report, add_explain}},
-        Group{"Look", {add_cache, add_devices, add_compile, add_simulate, add_timeline}}, Group{"Plan", {add_plan}},
-        Group{"Bench", {add_bench}}}) {
+        Group{"Look", {add_cache, add_devices, add_operations, add_compile, add_simulate, add_timeline}},
+        Group{"Plan", {add_plan}}, Group{"Bench", {add_bench}}}) {
     const size_t before = app.get_subcommands({}).size();
     for (const auto add : group.add) add(app, session);
     const std::vector<CLI::App*> all = app.get_subcommands({});

@@ -105,7 +105,7 @@ void check_stores_differ(const Options& options) {
 }  // namespace
 
 void add_operation(CLI::App& app, Options& options) {
-  app.add_option("operation", options.operation, "Name of the operation, for example linear")->required();
+  app.add_option("operation", options.operation, "Name of the operation: seqtile operations lists them")->required();
   app.add_option("--set", options.set, "A static field of the operation; may be repeated")->type_name("KEY=VALUE");
 }
 
@@ -194,6 +194,8 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
     if (equals == 0 || equals == std::string::npos || equals + 1 == item.size())
       bad_input(fmt::format("{} '{}': not KEY=VALUE; write for example {} n=4096", flag, item, flag));
     const std::string name = item.substr(0, equals), text = item.substr(equals + 1);
+    if (text.find('=') != std::string::npos)
+      bad_input(fmt::format("{} '{}': one {} gives one field; write {} for each", flag, item, flag, flag));
     if (fields.contains(name)) bad_input(fmt::format("{} {}: the field is given twice", flag, name));
     int64_t integer = 0;
     double real = 0;

@@ -13,13 +13,11 @@
 
 #include <algorithm>
 
-#include "jit/base/forever.h"
 #include "kernels/attention/attention_fields.h"
 #include "kernels/attention/attention_parts.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/row_layout.h"
-#include "kernels/seqpar/patterns/context_attention_kernel.h"
 #include "kernels/seqpar/patterns/context_op.h"
 #include "seqtile/kernel.h"
 #include "seqtile/ops/attention.h"

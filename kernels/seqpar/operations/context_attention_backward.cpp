@@ -21,14 +21,12 @@
 #include <array>
 
 #include "jit/base/cdiv.h"
-#include "jit/base/forever.h"
 #include "kernels/attention/attention_backward_parts.h"
 #include "kernels/attention/attention_fields.h"
 #include "kernels/attention/attention_parts.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/row_layout.h"
-#include "kernels/seqpar/patterns/context_attention_backward_kernel.h"
 #include "kernels/seqpar/patterns/context_op.h"
 #include "seqtile/kernel.h"
 #include "seqtile/ops/attention.h"

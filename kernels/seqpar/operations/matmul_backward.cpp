@@ -9,6 +9,7 @@
 #include "kernels/linear/linear_tile.h"
 #include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/rank_problem.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/patterns/matmul_backward_shape.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 #include "seqtile/kernel.h"

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/op.h"
 
 namespace seqtile::kernels::seqpar {

@@ -147,7 +147,7 @@ TEST_CASE("fabric: who waits for a rank that has left is told", "[fabric]") {
     CHECK(error == "");
 }
 
-TEST_CASE("fabric: who waits longer than its patience for a rank names it", "[fabric]") {
+TEST_CASE("fabric: who waits for a rank longer than the timeout names it", "[fabric]") {
   for (const char* kind : {"threads", "processes", "nodes"}) {
     INFO(kind);
     const Signal has_given_up;

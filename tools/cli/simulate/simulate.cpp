@@ -159,7 +159,7 @@ void add_simulate(CLI::App& app, Session& session) {
   command.get_option("operation")->required(false);
   add_key(command, *options);
   command.get_option("--device")
-      ->description("sim:sm_80 or sim:sm_90a (default: sm_80, or the target of the PTX of --entry)")
+      ->description("sim:sm_80 or sim:sm_90a (default: sim:sm_80, or the target of the PTX of --entry)")
       ->default_str("");
   command.get_option("--threads")->description("Host threads that simulate (default: all cores)");
   add_ranks(command, *options);
