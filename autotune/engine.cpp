@@ -14,6 +14,7 @@
 #include "autotune/engine/kernel_loader.h"
 #include "autotune/worker/process.h"
 #include "jit/base/process_exit.h"
+#include "jit/base/thread_limit.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
 #include "jit/base/nearest_word.h"
@@ -100,6 +101,16 @@ void check(const EngineOptions& options) {
   }
   if (!options.cache.empty() && options.cache == options.artifacts) {
     refuse(fmt::format("cache and artifacts are both {}; give each store a file of its own", options.cache));
+  }
+  for (size_t i = 0; i < options.system_caches.size(); ++i) {
+    if (options.system_caches[i].empty()) refuse(fmt::format("system_caches[{}] is empty; name a file", i));
+  }
+  if (options.executor && options.executor->num_workers() < 1) {
+    refuse(fmt::format("executor has {} workers; it must have at least 1, the thread that calls",
+                       options.executor->num_workers()));
+  }
+  if (options.executor && options.executor->num_workers() > kMaxWorkers) {
+    refuse(fmt::format("executor has {} workers; the limit is {}", options.executor->num_workers(), kMaxWorkers));
   }
   if (options.executor && options.threads > 0 && options.threads != options.executor->num_workers()) {
     refuse(fmt::format("threads is {}, the executor has {}; leave threads at 0", options.threads,

@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "jit/base/assert.h"
 #include "jit/base/tensor_runs.h"
 #include "seqtile/error.h"
 

@@ -1,6 +1,7 @@
 // autotune/engine/handle_plans.cpp -- from stored decisions to the plan table of a handle; tuning of single buckets.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <deque>
 
 #include <fmt/core.h>
@@ -151,6 +152,17 @@ bool Handle::State::is_open(int index) const {
   return policy == MissPolicy::strict || (policy == MissPolicy::tune && tune_states_[index] != TuneState::failed);
 }
 
+const Config& Handle::State::default_of(int index) {
+  const int64_t hi = autotune::bucket_at(index).hi;
+  // The buckets of an octave share the default of its end, so that a server compiles few binaries.
+  const int64_t length = core_->options.policy == MissPolicy::fallback
+                             ? hi
+                             : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi)));
+  const auto known = defaults_.find(length);
+  if (known != defaults_.end()) return known->second;
+  return defaults_.emplace(length, op_.default_config(workload, length, core_->parts.device->target())).first->second;
+}
+
 void Handle::State::publish(std::atomic<int64_t>& compiles) {
   auto table = std::make_unique<autotune::PlanTable>();
   const int top = top_recorded();
@@ -164,10 +176,7 @@ void Handle::State::publish(std::atomic<int64_t>& compiles) {
     if (entry.record || is_open(i)) continue;
     if (takes_nearest) entry.record = nearest_record(i);
     if (entry.record) continue;
-    const Bucket bucket = autotune::bucket_at(i);
-    const Target& target = core_->parts.device->target();
-    defaults[i] = takes_nearest ? autotune::octave_default(op_, workload, bucket, target)
-                                : op_.default_config(workload, bucket.hi, target);
+    defaults[i] = default_of(i);
   }
   std::vector<Config> configs;
   for (const auto& [index, config] : defaults) configs.push_back(config);

@@ -80,6 +80,8 @@ struct Handle::State {
   void take_over(const std::vector<autotune::StoredRecord>& stored, std::atomic<int64_t>& compiles);
   void publish(std::atomic<int64_t>& compiles);
   const autotune::BucketRecord* nearest_record(int index) const;
+  /// The configuration that serves a bucket of a key without any record, computed once.
+  const autotune::Config& default_of(int index);
   /// True if the bucket gets no plan without a record: a call then throws (strict) or tunes (tune).
   bool is_open(int index) const;
   int top_recorded() const;
@@ -103,7 +105,8 @@ struct Handle::State {
   std::condition_variable tuned_;
   mutable std::optional<std::vector<std::string>> key_difference_;  ///< computed when it is first printed
   autotune::Usability usable_;
-  std::map<int, std::string> refusals_;  ///< by bucket: why its first unusable record may not serve
+  std::map<int, std::string> refusals_;           ///< by bucket: why its first unusable record may not serve
+  std::map<int64_t, autotune::Config> defaults_;  ///< by the length that each is the default of
   std::array<TuneState, autotune::kNumBuckets> tune_states_{};
   std::array<const autotune::BucketRecord*, autotune::kNumBuckets> records_{};
   std::map<std::string, std::unique_ptr<autotune::LaunchPlan>> plans_;  ///< by the configuration's JSON

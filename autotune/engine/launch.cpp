@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include <fmt/core.h>
 
@@ -13,6 +14,8 @@
 
 namespace seqtile::autotune {
 namespace {
+
+constexpr int64_t kAddressSpace = int64_t{1} << 47;  ///< bytes of a process
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
@@ -158,7 +161,7 @@ Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call
   *slot++ = base;
   for (int d = 0; d < rule.rank; ++d) *slot++ = static_cast<uint64_t>(tensor.sizes[d]);
   const int64_t element = dtype_bytes(rule.dtype);
-  bool is_empty = false;
+  bool is_empty = false, is_too_wide = false;
   int64_t before = 0, behind = element;  // bytes; computed here as in extent_of(), to read the strides only once
   for (int d = 0; d < rule.rank; ++d) {
     int64_t stride = tensor.strides[d];
@@ -167,7 +170,8 @@ Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call
       stride = innermost ? 1 : stride;  // any stride is right, because the index is always 0
     } else if (innermost && stride != 1) {
       refuse(index, fmt::format("innermost stride is {}, 1 expected; make the tensor contiguous", stride));
-    } else if (!innermost && ((stride * element) & (rule.alignment - 1))) {
+    } else if (!innermost && ((static_cast<uint64_t>(stride) * static_cast<uint64_t>(element)) &
+                              static_cast<uint64_t>(rule.alignment - 1))) {
       refuse(index, fmt::format("stride {} of dimension {} is {} bytes, a multiple of {} expected; pad the rows",
                                 stride, d, stride * element, rule.alignment));
     } else if (rule.dense && d > 0 && !innermost && stride != tensor.sizes[d + 1] * tensor.strides[d + 1]) {
@@ -179,10 +183,15 @@ Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call
     *slot++ = static_cast<uint64_t>(stride);
     const int64_t last = tensor.sizes[d] - 1;
     is_empty |= last < 0;
-    (stride < 0 ? before : behind) += last * stride * element;
+    int64_t reach = 0, &side = stride < 0 ? before : behind;
+    is_too_wide |= __builtin_mul_overflow(last, element, &reach);
+    is_too_wide |= __builtin_mul_overflow(reach, stride, &reach);
+    is_too_wide |= __builtin_add_overflow(side, reach, &side);
   }
   call.num_slots += 1 + 2 * rule.rank;
   if (is_empty) return {0, 0};
+  if (is_too_wide || behind > kAddressSpace || before < -kAddressSpace) [[unlikely]]
+    refuse_width(index, tensor);
   return {base + static_cast<uintptr_t>(before), base + static_cast<uintptr_t>(behind)};
 }
 
@@ -206,6 +215,18 @@ void CallLayout::refuse_size(size_t index, int dim, const Tensor& tensor, const 
   if (rule.symbol == kStatic) refuse(index, fmt::format("{}{} expected", what, rule.size));
   refuse(index, fmt::format("{}{} expected ({}{})", what, call.symbols[rule.symbol] + rule.size,
                             symbol_names_[rule.symbol], rule.size ? fmt::format(" + {}", rule.size) : ""));
+}
+
+void CallLayout::refuse_width(size_t index, const Tensor& tensor) const {
+  const auto bytes = [&](int d) {
+    return std::abs(static_cast<double>(tensor.strides[d])) * static_cast<double>(tensor.sizes[d] - 1);
+  };
+  int widest = 0;
+  for (int d = 1; d < tensor.rank; ++d)
+    if (bytes(d) > bytes(widest)) widest = d;
+  refuse(index, fmt::format("stride {} of dimension {} with size {} reaches beyond the address space of {} bytes; give "
+                            "the stride of the buffer, in elements",
+                            tensor.strides[widest], widest, tensor.sizes[widest], kAddressSpace));
 }
 
 void CallLayout::refuse(size_t index, const std::string& problem) const {

@@ -91,6 +91,7 @@ class CallLayout {
   void check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const;
   void bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const;
   [[noreturn]] void refuse_size(size_t index, int dim, const Tensor& tensor, const KernelCall& call) const;
+  [[noreturn]] void refuse_width(size_t index, const Tensor& tensor) const;
   [[noreturn]] void refuse(size_t index, const std::string& problem) const;
 
   std::vector<ArgRule> args_;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 
@@ -186,11 +185,6 @@ KernelBinary Usability::build(const Config& config) {
   if (const std::string problem = misfit(config, binary); !problem.empty())
     throw Error(ErrorCode::invalid_argument, "kernel " + binary.symbol + " " + problem);
   return binary;
-}
-
-Config octave_default(const OpDef& op, const Workload& workload, const Bucket& bucket, const Target& target) {
-  const auto octave_end = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bucket.hi)));
-  return op.default_config(workload, octave_end, target);
 }
 
 ArtifactKey Usability::artifact_key(const Config& config) const {

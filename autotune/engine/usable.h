@@ -72,10 +72,6 @@ class Usability {
 std::vector<cache::Record> usable_records(const OpDef& op, const Workload& workload, const Target& target,
                                           cache::TuningStore& store, const cache::TuningKey& key);
 
-/// The default configuration of the octave's end, which serves a bucket of a key without any record unless the miss
-/// policy is "default": the buckets of an octave share it, so that a server compiles few binaries.
-Config octave_default(const OpDef& op, const Workload& workload, const Bucket& bucket, const Target& target);
-
 /// The configuration in a stored text; nullopt if the text is no configuration.
 std::optional<Config> parse_config(const std::string& json);
 

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -29,18 +30,25 @@ constexpr double kGreetingLimit = 20;
   throw Error(ErrorCode::out_of_resources, "cannot start the tuning worker " + program + ": " + why);
 }
 
-/// Starts `program`, which inherits only the descriptors `socket` and `shared`. Returns an errno value, 0 on success.
+/// Starts `program`, which inherits the standard descriptors, `socket` and `shared`, and no others: a connection of
+/// this process would not end while the worker has it. Returns an errno value, 0 on success.
 int spawn(const std::string& program, int socket, int shared, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // Duplicating a descriptor onto itself clears its close-on-exec flag in the child only.
-  posix_spawn_file_actions_adddup2(&actions, socket, socket);
-  posix_spawn_file_actions_adddup2(&actions, shared, shared);
+  // Both move down to the first numbers behind the standard descriptors, the lower one first so that it does not take
+  // the higher one's place. Duplicating a descriptor onto itself clears its close-on-exec flag in the child only.
+  const auto [low, high] = std::minmax(socket, shared);
+  const int low_in_child = std::min(low, STDERR_FILENO + 1);
+  const int high_in_child = std::min(high, std::max(low_in_child, STDERR_FILENO) + 1);
+  posix_spawn_file_actions_adddup2(&actions, low, low_in_child);
+  posix_spawn_file_actions_adddup2(&actions, high, high_in_child);
+  posix_spawn_file_actions_addclosefrom_np(&actions, std::max(high_in_child, STDERR_FILENO) + 1);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // processes of the worker are killed with it
   posix_spawnattr_setpgroup(&attributes, 0);
-  std::string flag = kWorkerFlag, socket_text = std::to_string(socket), shared_text = std::to_string(shared);
+  std::string flag = kWorkerFlag, socket_text = std::to_string(socket < shared ? low_in_child : high_in_child),
+              shared_text = std::to_string(socket < shared ? high_in_child : low_in_child);
   std::string name = program;
   char* argv[] = {name.data(), flag.data(), socket_text.data(), shared_text.data(), nullptr};
   const int failed = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environ);

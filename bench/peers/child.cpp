@@ -32,6 +32,7 @@ Child::Child(const std::string& python, const std::string& script) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   std::string arguments[] = {python, "-u", path};
   char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
   posix_spawnattr_t attributes;

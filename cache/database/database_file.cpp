@@ -111,9 +111,11 @@ bool DatabaseFile::run(Purpose purpose, const Body& body) {
     try {
       return attempt(purpose, body);
     } catch (const DatabaseError& error) {
-      if (!error.needs_rollback()) throw;  // else it comes before the first row: `body` has read nothing
+      // Either error comes before the first row: `body` has read nothing.
+      if (error.needs_rollback()) roll_back_journal();
+      else if (error.lacks_tables()) disconnect();  // another program has emptied or filled the file in place
+      else throw;
     }
-    roll_back_journal();
     return attempt(purpose, body);
   } catch (const DatabaseError& error) {
     fail(purpose, error);

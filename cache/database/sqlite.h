@@ -28,6 +28,8 @@ class DatabaseError : public std::runtime_error {
   bool is_damage() const { return (code_ & 0xff) == SQLITE_CORRUPT || (code_ & 0xff) == SQLITE_NOTADB; }
   /// A killed writer has left a journal, which a connection for reading only cannot roll back.
   bool needs_rollback() const { return code_ == SQLITE_READONLY_ROLLBACK; }
+  /// A statement does not fit the tables of the file.
+  bool lacks_tables() const { return code_ == SQLITE_ERROR; }
 
  private:
   int code_, system_errno_;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -260,19 +262,6 @@ double panel_rows(const Tile& t, int64_t length, const Target& target) {
   return static_cast<double>(length / t.block_m) * of_block(t.block_m) + of_block(length % t.block_m);
 }
 
-/// Work of the busiest thread in blocks of block_m rows: threads take the programs in turn, each column block's last
-/// block of rows is a smaller one.
-double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, int threads) {
-  const int64_t row_blocks = cdiv(length, block_m), programs = column_blocks * row_blocks;
-  const double last = static_cast<double>(length - (row_blocks - 1) * block_m) / static_cast<double>(block_m);
-  if (programs > 16 * threads)  // the end hardly counts
-    return static_cast<double>(column_blocks) * (static_cast<double>(row_blocks - 1) + last) / threads;
-  std::vector<double> ends(static_cast<size_t>(threads));
-  for (int64_t i = 0; i < programs; ++i)
-    *std::min_element(ends.begin(), ends.end()) += (i + 1) % row_blocks == 0 ? last : 1;
-  return *std::max_element(ends.begin(), ends.end());
-}
-
 void collect_mma(const Linear& s, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostValues = 128;  // of a thread
   const int64_t cover = round_up(length, 16);
@@ -350,6 +339,36 @@ int64_t values_of_block(const Linear& s, const Tile& t) {
 Target portable(Target target) {
   target.has_wgmma = false;
   return target;
+}
+
+double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, int threads) {
+  const int64_t row_blocks = cdiv(length, block_m), programs = column_blocks * row_blocks;
+  const double last = static_cast<double>(length - (row_blocks - 1) * block_m) / static_cast<double>(block_m);
+  if (programs > 16 * int64_t{threads})  // the end hardly counts
+    return static_cast<double>(column_blocks) * (static_cast<double>(row_blocks - 1) + last) / threads;
+  // Threads that end together are one entry, so that many threads take few steps. The entries rise, by a block at most.
+  struct End {
+    double work;
+    int64_t threads;
+  };
+  std::deque<End> ends{{0, threads}};
+  const auto run = [&](int64_t count, double work) {
+    while (count > 0) {
+      const int64_t taken = std::min(count, ends.front().threads);
+      const double end = ends.front().work + work;
+      count -= taken;
+      if ((ends.front().threads -= taken) == 0) ends.pop_front();
+      auto at = ends.end();
+      while (at != ends.begin() && std::prev(at)->work > end) --at;
+      if (at != ends.begin() && std::prev(at)->work == end) std::prev(at)->threads += taken;
+      else ends.insert(at, {end, taken});
+    }
+  };
+  for (int64_t block = 0; block < column_blocks; ++block) {
+    run(row_blocks - 1, 1);
+    run(1, last);
+  }
+  return ends.back().work;
 }
 
 std::optional<std::string> refusal(const Linear& s, const Tile& t, int threads, const Target& target,

@@ -47,6 +47,9 @@ Target portable(Target target);
 /// Nothing when `tile` fits registers, caches and layout, else the reason.
 std::optional<std::string> refusal(const Linear& op, const Tile& tile, int threads, const Target& target,
                                    std::optional<DType> result = {});
+/// Work of the busiest thread in blocks of block_m rows: threads take the programs in turn, each column block's last
+/// block of rows is a smaller one.
+double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, int threads);
 /// GPUs: what the threads of a block hold in registers, the sums and the halves of an f32 product's operands that are
 /// under way.
 int64_t values_of_block(const Linear& op, const Tile& tile);

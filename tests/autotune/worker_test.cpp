@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/worker/process_runner.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -78,6 +81,18 @@ TEST_CASE("worker: a right candidate compiles, verifies in every bucket and is m
   CHECK(bench.artifacts.stored.size() == 1);
   bench.artifacts.takes = false;
   CHECK_FALSE(bench.runner->keep(both[1]));
+}
+
+TEST_CASE("worker: descriptors of the server stay with the server", "[autotune][worker]") {
+  int ends[2];  // both may be inherited, as the connections of many a server
+  REQUIRE(pipe2(ends, O_NONBLOCK) == 0);
+  Bench bench;
+  REQUIRE(bench.still_works());
+  close(ends[1]);
+  char byte;
+  CHECK(read(ends[0], &byte, 1) == 0);  // the end: the worker, which lives, has no copy to write to
+  close(ends[0]);
+  CHECK(bench.still_works());
 }
 
 TEST_CASE("worker: each kind of wrong candidate is told apart", "[autotune][worker]") {

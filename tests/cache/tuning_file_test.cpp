@@ -341,6 +341,36 @@ TEST_CASE("tuning file: a deleted, replaced or recreated file is followed", "[ca
   CHECK(reader->records(sample_key()).size() == 1);
 }
 
+TEST_CASE("tuning file: a file that is emptied and filled in place is followed", "[cache][fault]") {
+  TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_store(path);
+  const std::string bytes = read_bytes(path);
+  const auto reader = TuningStore::open(path, OpenMode::read_only);
+  REQUIRE(reader->all_records().size() == 1);
+  for (int round = 0; round < 2; ++round) {
+    write_bytes(path, "");
+    for (int reads = 0; reads < 2; ++reads) CHECK(reader->all_records().empty());
+    CHECK_THAT(reader->status(), Catch::Contains("is empty"));
+    write_bytes(path, bytes);
+    CHECK(reader->records(sample_key()).size() == 1);
+    CHECK(reader->all_records().size() == 1);
+    CHECK(reader->status().empty());
+  }
+  CHECK(reader->counters().bad_files == 0);
+}
+
+TEST_CASE("tuning file: a store for writing fills a file that was emptied in place", "[cache][fault]") {
+  TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_store(path);
+  const auto writer = TuningStore::open(path, OpenMode::read_write);
+  REQUIRE(writer->all_records().size() == 1);
+  write_bytes(path, "");
+  CHECK(writer->publish(sample_key(), sample_record(), {}));
+  CHECK(TuningStore::open(path, OpenMode::read_only)->all_records().size() == 1);
+}
+
 TEST_CASE("tuning file: a store that was open before a fork serves the child and the parent", "[cache]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -102,6 +103,25 @@ TEST_CASE("linear: the default is in the space, dot for few rows and another for
       }
     }
   }
+}
+
+TEST_CASE("linear: the busiest thread has the work that taking programs in turn gives it", "[kernels]") {
+  const auto in_turn = [](int64_t column_blocks, int64_t length, int64_t block_m, int threads) {
+    const int64_t row_blocks = (length + block_m - 1) / block_m;
+    const double last = static_cast<double>(length - (row_blocks - 1) * block_m) / static_cast<double>(block_m);
+    std::vector<double> ends(static_cast<size_t>(threads));
+    for (int64_t i = 1; i <= column_blocks * row_blocks; ++i)
+      *std::min_element(ends.begin(), ends.end()) += i % row_blocks == 0 ? last : 1;
+    return *std::max_element(ends.begin(), ends.end());
+  };
+  for (const int threads : {1, 2, 3, 8, 64, 100})
+    for (const int64_t column_blocks : {1, 2, 3, 5, 16, 33})
+      for (const int64_t length : {1, 5, 48, 49, 100, 335, 1000, 2048}) {
+        if (column_blocks * ((length + 47) / 48) > 16 * threads) continue;
+        INFO(threads << " threads, " << column_blocks << " column blocks, length " << length);
+        CHECK(kernels::linear_op::busiest_thread(column_blocks, length, 48, threads) ==
+              in_turn(column_blocks, length, 48, threads));
+      }
 }
 
 TEST_CASE("linear: form matrix is for bf16 in whole registers, on CPUs with AMX", "[kernels]") {

@@ -7,6 +7,7 @@
 // shrinking chunks (half of an even share of what is left): long contiguous stretches first, single items at the end.
 #include "seqtile/device.h"
 
+#include "jit/base/thread_limit.h"
 #include "seqtile/error.h"
 
 #include <fmt/format.h>
@@ -157,10 +158,9 @@ class PoolExecutor final : public Executor {
 }  // namespace
 
 std::unique_ptr<Executor> make_executor(int num_threads) {
-  constexpr int kMaxThreads = 1024;
-  if (num_threads < 1 || num_threads > kMaxThreads)
+  if (num_threads < 1 || num_threads > kMaxWorkers)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("executor of {} threads: from 1 to {} are possible", num_threads, kMaxThreads));
+                fmt::format("executor of {} threads: from 1 to {} are possible", num_threads, kMaxWorkers));
   return std::make_unique<PoolExecutor>(num_threads);
 }
 

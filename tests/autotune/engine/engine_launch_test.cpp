@@ -150,6 +150,27 @@ TEST_CASE("launch: each wrong tensor is refused by name, value and limit", "[aut
     call.tensors[0].data = call.q + 1;
     CHECK_THAT(call.error(layout), Contains("'q': data is at 0x") && Contains("16-byte alignment expected"));
   }
+  SECTION("rows beyond the address space") {
+    const auto strided = [&](size_t tensor, int64_t stride) {
+      Call wide;
+      wide.tensors[tensor].strides[0] = stride;
+      return wide.error(layout);
+    };
+    const char* const kBeyond = "reaches beyond the address space of 140737488355328 bytes";
+    for (const int64_t bits : {62, 61, 60, 46}) {
+      INFO("stride 2^" << bits);
+      const int64_t stride = int64_t{1} << bits;
+      CHECK_THAT(
+          strided(0, stride),
+          Contains("'q': stride " + std::to_string(stride) + " of dimension 0 with size 10") && Contains(kBeyond));
+      CHECK_THAT(strided(0, -stride), Contains("'q': stride -") && Contains(kBeyond));
+      CHECK_THAT(strided(3, stride), Contains("'out': stride ") && Contains(kBeyond));
+    }
+    call.tensors[0] = make_tensor(call.q, DType::f32, {1, 8}),
+    call.tensors[3] = make_tensor(call.out, DType::f32, {1, 8});
+    call.tensors[0].strides[0] = int64_t{1} << 62;  // no second row is there
+    CHECK(call.error(layout).empty());
+  }
   SECTION("overlapping output") {
     call.tensors[3].strides[0] = 0;
     CHECK_THAT(call.error(layout), Contains("'out': stride of dimension 0 is 0"));

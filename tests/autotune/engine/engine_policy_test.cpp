@@ -1,6 +1,7 @@
 // tests/autotune/engine/engine_policy_test.cpp -- calls with and without a record, by miss policy.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "seqtile/device.h"
 #include "seqtile/error.h"
@@ -218,14 +219,27 @@ TEST_CASE("engine: bad options, operations and empty handles are refused", "[aut
   options.cache = options.artifacts = "one.db";
   CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()),
                     Contains("cache and artifacts are both one.db"));
+  options = {};
+  options.system_caches = {"one.db", ""};
+  CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()),
+                    Contains("system_caches[1] is empty; name a file"));
   struct Pool final : Executor {
-    int num_workers() const override { return 2; }
+    int workers = 2;
+    int num_workers() const override { return workers; }
     void run(int64_t count, Task task, void* context) override { task(context, 0, count); }
   } pool;
   options = {};
   options.executor = &pool, options.threads = 4;
   CHECK_THROWS_WITH(autotune::open_engine(options, world.registry, world.parts()),
                     Contains("threads is 4, the executor has 2"));
+  options.threads = 0;
+  for (const int workers : {0, -1}) {
+    pool.workers = workers;
+    CHECK_THROWS_WITH(Engine::open(options, world.registry),
+                      Contains(fmt::format("executor has {} workers; it must have at least 1", workers)));
+  }
+  pool.workers = 1025;
+  CHECK_THROWS_WITH(Engine::open(options, world.registry), Contains("executor has 1025 workers; the limit is 1024"));
   const auto engine = world.open(MissPolicy::nearest);
   autotune::Workload unknown = world.workload;
   unknown.operation = "scale_cows";
@@ -236,6 +250,27 @@ TEST_CASE("engine: bad options, operations and empty handles are refused", "[aut
   CHECK_THROWS_WITH(Handle()({}, 1), Contains("handle is empty"));
   CHECK(parse_miss_policy("default") == MissPolicy::fallback);
   CHECK_THROWS_WITH(parse_miss_policy("sometimes"), Contains("sometimes") && Contains("strict, default, nearest"));
+}
+
+TEST_CASE("engine: the default of an octave is computed once", "[autotune][engine]") {
+  FakeWorld world;
+  std::vector<int64_t> asked;
+  autotune::OpDef op = scale_rows_op();
+  op.default_config = [&asked, inner = op.default_config](const autotune::Workload& workload, int64_t length,
+                                                          const Target& target) {
+    asked.push_back(length);
+    return inner(workload, length, target);
+  };
+  world.registry = {};
+  world.registry.add(std::move(op));
+  const auto engine = world.open(MissPolicy::nearest);
+  const Handle handle = engine->prepare(world.workload);
+  std::vector<int64_t> octave_ends;
+  for (int64_t end = 1; end <= autotune::kMaxLength; end *= 2) octave_ends.push_back(end);
+  CHECK(asked == octave_ends);
+  engine->refresh();
+  CHECK(asked.size() == octave_ends.size());
+  CHECK(call_block(world, handle, 17) == 16);
 }
 
 TEST_CASE("engine: a default configuration that cannot be compiled is an error of prepare", "[autotune][engine]") {

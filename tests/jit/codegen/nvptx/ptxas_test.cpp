@@ -1,9 +1,11 @@
 // tests/jit/codegen/nvptx/ptxas_test.cpp -- assemblers that work, refuse, hang, crash or lie.
 // SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/nvptx/child_process.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/compiler.h"
 #include "seqtile/compiler.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -377,6 +379,20 @@ TEST_CASE("cubin: the architecture is read from old and new headers, damage is n
   CHECK(sm_number("sm_90a") == 90);
   CHECK(sm_number("sm_120") == 120);
   CHECK(sm_number("cpu:avx2") == 0);
+}
+
+TEST_CASE("ptxas: its process has the files that it is given and no other descriptor", "[jit][ptxas]") {
+  const MemoryFile given, other;
+  const int inherited = dup(other.descriptor());  // without close-on-exec
+  const MemoryFile* const files[] = {&given};
+  const auto sees = [&](int descriptor) {
+    const std::string arguments[] = {"/bin/sh", "-c", fmt::format("[ -e /proc/self/fd/{} ]", descriptor)};
+    return run_child(arguments, files, {}).ok();
+  };
+  CHECK(sees(given.descriptor()));
+  CHECK_FALSE(sees(inherited));
+  CHECK(fcntl(inherited, F_GETFD) == 0);
+  close(inherited);
 }
 
 TEST_CASE("ptxas: the toolkit's own makes a cubin of every sample kernel", "[jit][ptxas]") {
