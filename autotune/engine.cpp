@@ -28,7 +28,7 @@ using autotune::EngineParts;
 class EngineImpl final : public Engine {
  public:
   explicit EngineImpl(std::shared_ptr<EngineCore> core) : core_(std::move(core)) {
-    if (core_->options.policy != MissPolicy::background) return;
+    if (core_->options.policy != MissPolicy::background || !core_->layers.takes_records()) return;
     background_ = std::make_unique<autotune::BackgroundTuner>([this] { return states(); });
   }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "cache/database/files.h"
 #include "cache/database/text.h"
 #include "cache/key_file.h"
+#include "jit/base/counted.h"
 #include "jit/base/hash.h"
 #include "jit/base/log.h"
 #include "jit/device/gpu_launch.h"
@@ -97,6 +99,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   void evict(Connection& connection, const std::string& kept_hash);
   void touch(Connection& connection, const std::set<std::string>& hashes);
   std::set<std::string> take_used();
+  void report_unwritable();
 
   std::string key_problem_;
   const std::optional<MacKey> mac_key_;
@@ -104,8 +107,9 @@ class SqliteArtifactDb final : public ArtifactDb {
   mutable DatabaseFile file_;
   const std::string key_file_;
   const int64_t max_file_bytes_;
-  mutable std::mutex mutex_;  ///< guards the two members below
+  mutable std::mutex mutex_;  ///< guards `counters_` and `used_`
   ArtifactCounters counters_;
+  std::atomic<bool> is_told_{false};
   std::set<std::string> used_;  ///< loaded rows that were last touched more than a day ago; the next store touches them
 };
 
@@ -255,11 +259,26 @@ bool SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary)
   }
   const auto used = take_used();
   const ArtifactKey own = own_key(key);
-  return file_.write([&](Connection& connection) {
+  const bool is_stored = file_.write([&](Connection& connection) {
     touch(connection, used);
     insert(connection, own, binary);
     evict(connection, own.hash);
   });
+  const bool is_lasting = !file_.is_writable() && !file_.is_damaged() && file_.counters().busy == 0;
+  if (!is_stored && is_lasting) report_unwritable();
+  return is_stored;
+}
+
+/// Tells once what follows from a file that cannot be written: each process compiles what it lacks.
+void SqliteArtifactDb::report_unwritable() {
+  if (is_told_.exchange(true)) return;
+  const int64_t others = count_others();
+  std::string lacked = "binaries that it lacks are compiled at every start";
+  if (others > 0) lacked = fmt::format("{}; {} under another key cannot be used", lacked, counted(others, "binary"));
+  log_line(
+      LogLevel::warning,
+      fmt::format("artifact store {}: {}; make a NEW file with `seqtile cache build --artifacts NEW`{}", file_.path(),
+                  lacked, others > 0 ? ", or set SEQTILE_CONFIG_DIR to a folder with that key" : ""));
 }
 
 ArtifactCounters SqliteArtifactDb::counters() const {
@@ -267,6 +286,7 @@ ArtifactCounters SqliteArtifactDb::counters() const {
   const std::lock_guard lock(mutex_);
   ArtifactCounters sum = counters_;
   sum.write_failures += file.write_failures;
+  sum.bad_files = file.bad_files;
   sum.foreign_files = file.foreign_files;
   return sum;
 }

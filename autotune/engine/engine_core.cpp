@@ -32,8 +32,9 @@ EngineCounters EngineCore::counters() const {
   sum.compiles_at_load = compiles_at_load.load(std::memory_order_relaxed);
   sum.tunings = tunings.load(std::memory_order_relaxed);
   const cache::Counters stores = layers.counters();
-  sum.bad_rows = bad_records.load(std::memory_order_relaxed) + stores.bad_rows;
-  sum.bad_files = stores.bad_files;
+  const cache::ArtifactCounters binaries = artifacts->counters();
+  sum.bad_rows = bad_records.load(std::memory_order_relaxed) + stores.bad_rows + binaries.rejected;
+  sum.bad_files = stores.bad_files + binaries.bad_files;
   sum.busy = stores.busy;
   return sum;
 }

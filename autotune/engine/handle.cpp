@@ -25,7 +25,7 @@ std::string bucket_text(Bucket bucket) {
   return bucket.lo == bucket.hi ? fmt::format("{}", bucket.lo) : fmt::format("{}..{}", bucket.lo, bucket.hi);
 }
 
-/// The command that tunes the workload at `length`.
+/// The command that tunes the workload at `length`, or at all lengths of an engine that has a limit.
 std::string tune_command(const autotune::Workload& workload, int64_t length, const EngineOptions& options,
                          bool is_gpu) {
   std::vector<std::pair<std::string, std::string>> flags{{"", workload.operation}};
@@ -33,8 +33,10 @@ std::string tune_command(const autotune::Workload& workload, int64_t length, con
     const std::string text = std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
     flags.emplace_back("--set", name + "=" + text);
   }
+  const bool has_limit = options.max_length > 0;
   flags.insert(flags.end(), {{"--dtype", std::string(dtype_name(workload.dtype))},
-                             {"--length", std::to_string(length)},
+                             {has_limit ? "--lengths" : "--length",
+                              has_limit ? fmt::format("1..{}", options.max_length) : std::to_string(length)},
                              {"--threads", is_gpu ? "" : std::to_string(workload.threads)},
                              {"--device", is_gpu ? options.device : ""},
                              {"--cache", options.cache},
@@ -171,7 +173,7 @@ void Handle::State::refuse_length(int64_t length, int64_t least) const {
 
 void Handle::State::refuse_miss(int64_t length) const {
   if (base_ && length > base_->max_length_) base_->refuse_length(length);
-  throw Error(ErrorCode::invalid_argument,
+  throw Error(ErrorCode::no_record,
               fmt::format("{} at length {}: {}; tune it with `{}`, or open the engine with another miss policy",
                           op_.name, length, miss_reason(length),
                           tune_command(workload, length, core_->options, core_->parts.device->target().is_gpu())));
@@ -194,14 +196,9 @@ std::string Handle::State::miss_reason(int64_t length) const {
     return fmt::format("bucket {} has no record (the longest recorded length is {})", bucket_text(bucket),
                        autotune::bucket_at(top).hi);
   }
-  if (!key_difference_) key_difference_ = core_->layers.key_difference(key_);
-  std::string fields;
-  for (const std::string& field : *key_difference_) fields += (fields.empty() ? "" : "; ") + field;
-  if (fields.empty()) {
-    return fmt::format("bucket {} has no record; no usable one is in {}", bucket_text(bucket), core_->layers.paths());
-  }
-  return fmt::format("bucket {} has no record; the nearest key in {} differs: {}", bucket_text(bucket),
-                     core_->layers.paths(), fields);
+  if (!nearest_key_) nearest_key_ = core_->layers.nearest_key(key_);
+  return fmt::format("bucket {} has no record; {}", bucket_text(bucket),
+                     nearest_key_->empty() ? "no usable one is in " + core_->layers.paths() : *nearest_key_);
 }
 
 Explanation Handle::State::explain(int64_t length) {

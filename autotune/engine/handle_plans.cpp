@@ -38,8 +38,9 @@ Handle::State::State(std::shared_ptr<autotune::EngineCore> core, const autotune:
 
 void Handle::State::reload() {
   const auto stored = core_->snapshot()->find(key_);
+  if (stored.empty()) core_->layers.report_without_records(op_.name, key_);
   std::lock_guard lock(mutex_);
-  key_difference_.reset();
+  nearest_key_.reset();
   refusals_.clear();
   for (TuneState& state : tune_states_) {
     if (state == TuneState::failed) state = TuneState::idle;

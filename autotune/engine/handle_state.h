@@ -103,7 +103,7 @@ struct Handle::State {
 
   mutable std::mutex mutex_;
   std::condition_variable tuned_;
-  mutable std::optional<std::vector<std::string>> key_difference_;  ///< computed when it is first printed
+  mutable std::optional<std::string> nearest_key_;  ///< StoreLayers::nearest_key(); found when it is first printed
   autotune::Usability usable_;
   std::map<int, std::string> refusals_;           ///< by bucket: why its first unusable record may not serve
   std::map<int64_t, autotune::Config> defaults_;  ///< by the length that each is the default of

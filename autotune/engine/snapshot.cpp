@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/engine/snapshot.h"
 
-#include <filesystem>
+#include <fmt/format.h>
 
 #include "autotune/key_difference.h"
 #include "jit/base/log.h"
@@ -39,16 +39,23 @@ StoreLayers::StoreLayers(const EngineOptions& options) {
             writes ? cache::OpenMode::read_write : cache::OpenMode::read_only, false, !options.cache.empty());
   user_ = layers_.back().store.get();
   for (const std::string& path : options.system_caches) add_layer(path, cache::OpenMode::read_only, false, true);
+  const bool is_named = !options.pinned.empty() || !options.cache.empty() || !options.system_caches.empty();
+  expects_records_ = is_named && !writes;
+  if (options.policy == MissPolicy::background && !takes_records())
+    log_line(LogLevel::warning,
+             fmt::format("policy background: {} cannot be written, nothing will be tuned", user_->path()));
 }
+
+bool StoreLayers::takes_records() const { return user_->is_writable() || user_->counters().busy > 0; }
 
 void StoreLayers::add_layer(const std::string& path, cache::OpenMode mode, bool is_pinned, bool is_named) {
   layers_.push_back({cache::TuningStore::open(path, mode), is_pinned});
-  // The store itself reports a file that exists and cannot be used.
-  std::error_code ignored;
-  const std::string status = layers_.back().store->status();
-  if (!status.empty() && !std::filesystem::exists(path, ignored)) {
+  // The store itself reports a file that cannot be used; it is silent about an absent or empty one.
+  const cache::TuningStore& store = *layers_.back().store;
+  const cache::Counters counters = store.counters();
+  const std::string status = store.status();
+  if (mode == cache::OpenMode::read_only && !status.empty() && counters.bad_files + counters.busy == 0)
     log_line(is_named ? LogLevel::warning : LogLevel::info, status);
-  }
 }
 
 Snapshot StoreLayers::read() {
@@ -61,12 +68,20 @@ Snapshot StoreLayers::read() {
   return snapshot;
 }
 
-std::vector<std::string> StoreLayers::key_difference(const cache::TuningKey& key) {
+std::string StoreLayers::nearest_key(const cache::TuningKey& key) {
   for (const Layer& layer : layers_) {
-    auto difference = autotune::key_difference(*layer.store, key);
-    if (!difference.empty()) return difference;
+    const auto differences = key_difference(*layer.store, key);
+    if (differences.empty()) continue;
+    return fmt::format("the nearest key in {} differs: {}", layer.store->path(), fmt::join(differences, "; "));
   }
   return {};
+}
+
+void StoreLayers::report_without_records(const std::string& operation, const cache::TuningKey& key) {
+  const LogLevel level = expects_records_ ? LogLevel::warning : LogLevel::info;
+  if (!log_enabled(level)) return;
+  if (const std::string nearest = nearest_key(key); !nearest.empty())
+    log_line(level, fmt::format("{}: no record serves; {}", operation, nearest));
 }
 
 cache::Counters StoreLayers::counters() const {

@@ -37,14 +37,21 @@ class Snapshot {
 class StoreLayers {
  public:
   /// Opens the files that the options name. The user's file is writable only under the policies that tune, so that a
-  /// server creates no files. A named file that does not exist gets a warning; the user's default file may be absent.
+  /// server creates no files. A named file that is absent or empty gets a warning; the user's default file may be so.
+  /// So does a user's file that background tuning cannot write to.
   explicit StoreLayers(const EngineOptions& options);
 
   Snapshot read();
   /// The user's file, which tuning writes to.
   cache::TuningStore& user() { return *user_; }
-  /// Lines of key_difference.h for the first layer that has a record.
-  std::vector<std::string> key_difference(const cache::TuningKey& key);
+  /// False if the user's file cannot be written, and not only because another process has locked it.
+  bool takes_records() const;
+  /// Why no layer has `key`: "the nearest key in FILE differs: ..." for the first layer that has a record. Empty if no
+  /// layer has one. Reads the files.
+  std::string nearest_key(const cache::TuningKey& key);
+  /// Logs nearest_key() for an operation without records. It is a warning where a file is named and nothing is tuned;
+  /// elsewhere nobody expects records.
+  void report_without_records(const std::string& operation, const cache::TuningKey& key);
   cache::Counters counters() const;  ///< sums over the files
   std::string paths() const;         ///< all files, for messages
 
@@ -57,6 +64,7 @@ class StoreLayers {
 
   std::vector<Layer> layers_;
   cache::TuningStore* user_ = nullptr;
+  bool expects_records_ = false;
 };
 
 }  // namespace seqtile::autotune

@@ -24,7 +24,7 @@ namespace seqtile {
 
 /// The effect of a call whose bucket has no record.
 enum class MissPolicy {
-  strict,      ///< throws
+  strict,      ///< throws no_record
   fallback,    ///< the operation's default configuration ("default")
   nearest,     ///< the nearest recorded bucket's configuration
   background,  ///< nearest now, tuned on a thread of the engine, swapped in when done
@@ -50,8 +50,8 @@ struct EngineCounters {
   int64_t hits = 0, launches = 0;
   int64_t misses_no_record = 0, misses_above_top = 0;
   int64_t compiles = 0, compiles_at_load = 0, tunings = 0;
-  /// Losses of the stores: rows that are damaged or may not serve, files that are unusable (foreign, newer, damaged),
-  /// and reads that found a file locked.
+  /// Losses of both kinds of store: rows that are damaged or may not serve, and files that are unusable (foreign,
+  /// newer, damaged). Of tuning stores also reads that found a file locked.
   int64_t bad_rows = 0, bad_files = 0, busy = 0;
 };
 
@@ -77,7 +77,7 @@ class Handle {
   /// Calls the operation. `tensors` and `scalars` are in schema order; `length` is the bucketed dimension. GPU tensors
   /// lie in device memory; the call returns when `stream` has it, and runs after earlier calls on `stream`.
   /// Errors: invalid_argument: shape, dtype, stride, alignment, overlap; on CPUs an element of an index tensor; length
-  /// below Schema::least_length, above EngineOptions::max_length or other than the tensors'; no record under `strict`.
+  /// below Schema::least_length, above EngineOptions::max_length or other than the tensors'. no_record under `strict`.
   /// out_of_resources: no memory for a workspace.
   void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
                   Stream stream = {}) const;
@@ -110,7 +110,7 @@ class Handle {
   using Choices = std::vector<std::optional<autotune::Config>>;
   Choices choices() const;
   /// A handle of the same operation with these configurations, which neither refresh() nor tuning changes. Its calls in
-  /// a bucket without a choice throw invalid_argument. Errors: compile_failed.
+  /// a bucket without a choice throw no_record. Errors: compile_failed.
   Handle fixed(const Choices& choices) const;
 
  private:

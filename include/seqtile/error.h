@@ -21,6 +21,7 @@ enum class ErrorCode {
   timeout,           ///< a deadline passed
   aborted,           ///< interrupted by the user or by a peer
   wrong_result,      ///< a verification failed
+  no_record,         ///< a call under MissPolicy::strict, or of fixed plans, at a length without a record
   internal,          ///< our bug
 };
 

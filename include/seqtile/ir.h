@@ -45,7 +45,7 @@ struct Type {
   /// Elements of a tile (1 for a scalar).
   int64_t num_elements() const {
     int64_t count = 1;
-    for (int i = 0; i < rank; ++i) count *= shape[i];
+    for (const int64_t size : dims()) count *= size;
     return count;
   }
 };

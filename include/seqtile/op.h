@@ -52,8 +52,9 @@ struct Bucket {
 /// Position of the bucket of `length` on the ladder, counted from 0. Requires: 1 <= length <= kMaxLength.
 constexpr int64_t bucket_index(int64_t length) {
   if (length <= 2) return length - 1;
-  const int octave = std::bit_width(static_cast<uint64_t>(length - 1)) - 1;  // 2^octave < length <= 2^(octave + 1)
-  if (octave < 4) return octave + 1;                                         // {3..4} {5..8} {9..16}
+  // 2^octave < length <= 2^(octave + 1)
+  const int octave = static_cast<int>(std::bit_width(static_cast<uint64_t>(length - 1))) - 1;
+  if (octave < 4) return octave + 1;  // {3..4} {5..8} {9..16}
   const int64_t eighth = (length - 1 - (int64_t{1} << octave)) >> (octave - 3);
   return 5 + (octave - 4) * 8 + eighth;
 }
@@ -247,7 +248,7 @@ struct SizeExpr {
   int64_t more = 0;
   int64_t value(std::span<const int64_t> symbols) const {
     int64_t result = constant;
-    for (const Term& t : terms) result *= (symbols[t.symbol] + t.plus + t.divisor - 1) / t.divisor;
+    for (const Term& t : terms) result *= (symbols[static_cast<size_t>(t.symbol)] + t.plus + t.divisor - 1) / t.divisor;
     return result + more;
   }
 };

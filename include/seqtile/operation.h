@@ -26,14 +26,14 @@ class Call {
 
   int64_t length = 0;  ///< the bucketed dimension
 
-  explicit Call(int64_t length) : length(length) {}
+  explicit Call(int64_t rows) : length(rows) {}
   void add(const Tensor& tensor) { tensors_[count_++] = tensor; }
-  std::span<const Tensor> tensors() const { return {tensors_.data(), static_cast<size_t>(count_)}; }
+  std::span<const Tensor> tensors() const { return {tensors_.data(), count_}; }
   std::span<const int64_t> scalars() const { return {}; }
 
  private:
   std::array<Tensor, kMaxTensors> tensors_;
-  int count_ = 0;
+  size_t count_ = 0;
 };
 
 // An operation declares its static fields once.

@@ -162,6 +162,7 @@ struct ArtifactCounters {
   int64_t hits = 0, misses = 0;  ///< each load is a hit or a miss
   int64_t rejected = 0;          ///< misses whose row failed its MAC or key echo
   int64_t write_failures = 0;
+  int64_t bad_files = 0;      ///< files at the path that are unusable: foreign, newer, damaged
   int64_t foreign_files = 0;  ///< files at the path that belong to another program or are the other kind of store
 };
 

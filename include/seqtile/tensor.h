@@ -3,6 +3,7 @@
 //
 // f16 and bf16 are storage formats: every kernel accumulates in f32. Conversions round to nearest even.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -47,7 +48,7 @@ struct Tensor {
 
   int64_t num_elements() const {
     int64_t count = 1;
-    for (int i = 0; i < rank; ++i) count *= sizes[i];
+    for (int i = 0; i < rank; ++i) count *= sizes[static_cast<size_t>(i)];
     return count;
   }
 };
@@ -55,10 +56,9 @@ struct Tensor {
 /// A dense row-major tensor over `data`.
 inline Tensor make_tensor(void* data, DType dtype, std::initializer_list<int64_t> sizes) {
   Tensor tensor{data, dtype, static_cast<int>(sizes.size()), {}, {}};
-  int i = 0;
-  for (int64_t size : sizes) tensor.sizes[i++] = size;
+  std::copy(sizes.begin(), sizes.end(), tensor.sizes.begin());
   int64_t stride = 1;
-  for (int d = tensor.rank - 1; d >= 0; --d) {
+  for (size_t d = sizes.size(); d-- > 0;) {
     tensor.strides[d] = stride;
     stride *= tensor.sizes[d];
   }

@@ -17,6 +17,7 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::timeout: return "timeout";
     case ErrorCode::aborted: return "aborted";
     case ErrorCode::wrong_result: return "wrong_result";
+    case ErrorCode::no_record: return "no_record";
     case ErrorCode::internal: return "internal";
   }
   return "unknown";

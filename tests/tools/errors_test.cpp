@@ -8,7 +8,8 @@ using namespace seqtile;
 
 TEST_CASE("exit codes: a bug is neither an answer nor the machine", "[tools]") {
   for (const ErrorCode code : {ErrorCode::internal, ErrorCode::wrong_result}) CHECK(cli::exit_code_of(code) == 70);
-  for (const ErrorCode code : {ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::compile_failed})
+  for (const ErrorCode code :
+       {ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::compile_failed, ErrorCode::no_record})
     CHECK(cli::exit_code_of(code) == 2);
   for (const ErrorCode code :
        {ErrorCode::out_of_resources, ErrorCode::driver, ErrorCode::io, ErrorCode::timeout, ErrorCode::aborted})

@@ -22,6 +22,7 @@ extern "C" void on_interrupt(int number) {
 int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument:
+    case ErrorCode::no_record:
     case ErrorCode::unsupported:
     case ErrorCode::compile_failed: return kBadInput;
     case ErrorCode::wrong_result:  // commands that compare results return kNo themselves

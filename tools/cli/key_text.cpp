@@ -57,18 +57,35 @@ std::string next_build(const Options& options) {
   return next_step("cache build", taken);
 }
 
+namespace {
+
+/// "artifacts.db has 140 binaries under another key"; empty if it has none.
+std::string text_of_others(const Options& options, cache::ArtifactDb& artifacts) {
+  const int64_t others = artifacts.count_others();
+  if (others == 0) return {};
+  return fmt::format("{} has {} under another key", artifacts_path(options), format_counted(others, "binary"));
+}
+
+}  // namespace
+
 std::string build_step(const Options& options, cache::ArtifactDb& artifacts) {
-  const std::string path = artifacts_path(options), status = artifacts.status();
+  const std::string status = artifacts.status();
   // Without a key no binary can be read or stored, whatever the file has.
   if (status.starts_with(cache::kKeyProblem)) return "first correct the " + status;
-  const int64_t others = artifacts.count_others();
-  const std::string held = fmt::format("{} has {} under another key", path, format_counted(others, "binary"));
-  if (can_be_written(path)) return (others > 0 ? held + "; run " : "run ") + next_build(options);
+  if (const std::string step = new_file_step(options, artifacts); !step.empty()) return step;
+  const std::string others = text_of_others(options, artifacts);
+  return (others.empty() ? "run " : others + "; run ") + next_build(options);
+}
+
+std::string new_file_step(const Options& options, cache::ArtifactDb& artifacts) {
+  const std::string path = artifacts_path(options);
+  if (can_be_written(path)) return {};
   Options renewed = options;
   renewed.artifacts = "NEW";
   const std::string step = "cannot be written: run " + next_build(renewed) + " for a new file";
-  if (others == 0) return (path.empty() ? "the default of --artifacts" : path) + " " + step;
-  return held + " and " + step + ", or set SEQTILE_CONFIG_DIR to a folder with that key";
+  const std::string others = text_of_others(options, artifacts);
+  if (others.empty()) return (path.empty() ? "the default of --artifacts" : path) + " " + step;
+  return others + " and " + step + ", or set SEQTILE_CONFIG_DIR to a folder with that key";
 }
 
 }  // namespace seqtile::cli

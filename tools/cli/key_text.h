@@ -18,5 +18,7 @@ std::string next_build(const Options& options);
 /// The next step for binaries that `artifacts` lacks: "run `seqtile cache build ...`", into a new file if this one
 /// cannot be written. Adds the number of binaries that the file has under other keys.
 std::string build_step(const Options& options, cache::ArtifactDb& artifacts);
+/// The part of build_step() about a file that cannot be written; empty if it can be.
+std::string new_file_step(const Options& options, cache::ArtifactDb& artifacts);
 
 }  // namespace seqtile::cli

@@ -22,13 +22,13 @@ int64_t call_block(FakeWorld& world, const Handle& handle, int64_t length) {
   return world.device->last_block;
 }
 
-std::string call_error(const Handle& handle, int64_t length) {
+std::string call_error(const Handle& handle, int64_t length, ErrorCode code = ErrorCode::invalid_argument) {
   ScaleCall call(std::max<int64_t>(length, 1));
   const int64_t factor = 3;
   try {
     handle(call.tensors(), length, {&factor, 1});
   } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::invalid_argument);
+    CHECK(error.code() == code);
     return error.what();
   }
   return "";
@@ -58,12 +58,15 @@ TEST_CASE("engine: a strict miss is an error that says what to do", "[autotune][
   world.record(20, 8);
   const auto engine = world.open(MissPolicy::strict);
   const Handle handle = engine->prepare(world.workload);
-  CHECK_THAT(call_error(handle, 16), Contains("scale_rows at length 16") && Contains("bucket 9..16 has no record") &&
-                                         Contains("longest recorded length is 20") &&
-                                         Contains("`seqtile tune scale_rows --set ") &&
-                                         Contains(" --length 16 --threads ") &&
-                                         Contains(" --cache " + world.cache + " --artifacts " + world.artifacts + "`"));
-  CHECK_THAT(call_error(handle, 21), Contains("bucket 21..22"));
+  CHECK_THAT(call_error(handle, 16, ErrorCode::no_record),
+             Contains("scale_rows at length 16") && Contains("bucket 9..16 has no record") &&
+                 Contains("longest recorded length is 20") && Contains("`seqtile tune scale_rows --set ") &&
+                 Contains(" --length 16 --threads ") &&
+                 Contains(" --cache " + world.cache + " --artifacts " + world.artifacts + "`"));
+  CHECK_THAT(call_error(handle, 21, ErrorCode::no_record), Contains("bucket 21..22"));
+  // An engine with a limit wants all lengths up to it, not the bucket of this call.
+  CHECK_THAT(call_error(world.open(MissPolicy::strict, 100)->prepare(world.workload), 16, ErrorCode::no_record),
+             Contains(" --lengths 1..100 --threads "));
   CHECK_FALSE(handle.lookup(16));
   CHECK(handle.lookup(20));
   const EngineCounters counters = engine->counters();
@@ -318,13 +321,14 @@ TEST_CASE("engine: a fixed handle keeps to its choices, whatever stores and poli
     CHECK(fixed.explain(20).origin == "tuned");
     CHECK(call_block(world, fixed, 16) == 64);
     CHECK(fixed.explain(16).origin == "given");
-    CHECK_THAT(call_error(fixed, 40), Contains("scale_rows at length 40"));
+    CHECK_THAT(call_error(fixed, 40, ErrorCode::no_record), Contains("scale_rows at length 40"));
     CHECK(engine->counters().tunings == 0);
     world.record(20, 8);
   }
   const auto engine = world.open(MissPolicy::nearest);
   const Handle handle = engine->prepare(world.workload);
-  CHECK_THAT(call_error(handle.fixed({}), 20), Contains("has a record, but these plans are fixed"));
+  CHECK_THAT(call_error(handle.fixed({}), 20, ErrorCode::no_record),
+             Contains("has a record, but these plans are fixed"));
   CHECK_THAT(handle.fixed(handle.choices()).explain(400).reason,
              Contains("has no record (the longest recorded length is"));
   CHECK_THROWS_WITH(Handle().fixed({}), Contains("the handle is empty"));

@@ -1,6 +1,10 @@
 // tests/autotune/engine/engine_stores_test.cpp -- layers of stores, keys, damaged decisions, binaries, refresh.
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
@@ -12,6 +16,19 @@ using Catch::Matchers::Contains;
 namespace {
 
 int64_t block_at(const Handle& handle, int64_t length) { return handle.explain(length).config.get_int("block", -1); }
+
+/// What `body` writes to standard error.
+std::string logged(FakeWorld& world, const std::function<void()>& body) {
+  const std::string path = world.folder.file("said");
+  const int before = dup(STDERR_FILENO), file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  REQUIRE((before >= 0 && file >= 0));
+  dup2(file, STDERR_FILENO);
+  body();
+  dup2(before, STDERR_FILENO);
+  close(file), close(before);
+  std::ifstream said(path);
+  return {std::istreambuf_iterator<char>(said), {}};
+}
 
 std::string strict_error(FakeWorld& world) {
   const auto engine = world.open(MissPolicy::strict);
@@ -229,6 +246,54 @@ TEST_CASE("engine: a cache that is no database, or a folder, is a miss", "[autot
   CHECK(call.is_right(factor));
   CHECK(engine->counters().bad_files == (std::filesystem::exists(world.cache) ? 1 : 0));
   CHECK_THAT(strict_error(world), Contains("bucket 19..20 has no record") && Contains(world.cache));
+}
+
+TEST_CASE("engine: prepare says why a named cache with records serves none", "[autotune][engine]") {
+  FakeWorld world;
+  world.record(20, 8);
+  const auto prepare = [&](MissPolicy policy) { world.open(policy)->prepare(world.workload); };
+  CHECK(logged(world, [&] { prepare(MissPolicy::nearest); }) == "");
+  world.threads = 4;
+  CHECK(logged(world, [&] { prepare(MissPolicy::tune); }) == "");  // its calls make the records
+  CHECK(logged(world, [&] { prepare(MissPolicy::nearest); }) ==
+        "seqtile: scale_rows: no record serves; the nearest key in " + world.cache +
+            " differs: workload.threads: 4 wanted, 2 stored\n");
+  write_bytes(world.cache, "");
+  CHECK_THAT(logged(world, [&] { prepare(MissPolicy::nearest); }),
+             Contains("tuning store " + world.cache + ": is empty") && !Contains("no record serves"));
+}
+
+TEST_CASE("engine: background says once that its file cannot be written, and does not tune", "[autotune][engine]") {
+  FakeWorld world;
+  world.cache = world.folder.path();
+  const std::string said = logged(world, [&] {
+    const auto engine = world.open(MissPolicy::background);
+    const Handle handle = engine->prepare(world.workload);
+    const int64_t factor = 3;
+    for (const int64_t length : {20, 40}) {
+      ScaleCall call(length);
+      handle(call.tensors(), length, {&factor, 1});
+    }
+  });
+  CHECK_THAT(said, Contains("policy background: " + world.cache + " cannot be written, nothing will be tuned"));
+  CHECK_THAT(said, !Contains("is served untuned"));
+  CHECK(world.tune_calls == 0);
+}
+
+TEST_CASE("engine: an artifact store that cannot be used is counted, and the log says what follows",
+          "[autotune][engine][fault]") {
+  FakeWorld world;
+  world.record(20, 8);
+  std::filesystem::create_directory(world.artifacts);
+  const std::string said = logged(world, [&] {
+    const auto engine = world.open(MissPolicy::strict);
+    engine->prepare(world.workload);
+    CHECK(engine->counters().compiles_at_load == 1);
+    CHECK(engine->counters().bad_files == 1);
+  });
+  CHECK_THAT(said, Contains("artifact store " + world.artifacts +
+                            ": binaries that it lacks are compiled at every start; "
+                            "make a NEW file with `seqtile cache build --artifacts NEW`\n"));
 }
 
 TEST_CASE("engine: refresh takes over what another process has recorded", "[autotune][engine]") {

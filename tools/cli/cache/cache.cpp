@@ -289,7 +289,10 @@ void repair(cache::ArtifactDb& artifacts, const Options& options) {
                                  "continues",
                                  artifacts_path(options), format_count(repair.kept), repair.moved_to,
                                  next_build(options)));
-  if (!artifacts.status().empty()) throw Error(ErrorCode::io, artifacts.status());
+  const std::string status = artifacts.status();
+  if (status.empty()) return;
+  const std::string step = new_file_step(options, artifacts);
+  throw Error(ErrorCode::io, step.empty() ? status : status + "; " + step);
 }
 
 int run_build(const Session& session, const Options& options) {

@@ -238,7 +238,7 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
     operations_.push_back(served_operation(request, fabric.rank(), world.size));
   engine_ = Engine::open(engine_options(options, threads, settings.policy), session.registry, fabric);
   channel_ =
-      std::make_unique<Channel>(fabric, ChannelOptions{.capacity = settings.capacity, .deadline = settings.timeout});
+      std::make_unique<Channel>(fabric, ChannelOptions{.capacity = settings.capacity, .timeout = settings.timeout});
   std::optional<Steps> steps;
   if (fabric.rank() == 0 && !settings.title.empty()) steps.emplace(settings.title, std::ssize(operations_));
   for (ServedOperation& operation : operations_) {
