@@ -352,6 +352,19 @@ class Json(Cli):
         self.assertEqual((gap["lo"], gap["hi"]), (33, 200))
         self.assertIn("prewarm", gap["reason"])
 
+    def test_prove_of_one_operation(self):
+        for lengths, code in (("40..40", 0), ("1..512", 1)):
+            run = self.seqtile("prove", *LINEAR, "--lengths", lengths, *self.stores, "--json")
+            self.assertEqual(run.code, code, run.out + run.err)
+            found = run.json()
+            self.assertEqual((found["operations"], found["covered"] == found["pairs"]), (1, code == 0))
+        gap = found["missing"][0]
+        self.assertEqual(gap["operation"], "linear")
+        self.assertIn("no record; run `seqtile tune linear --set", gap["reason"])
+        for flags, pattern in (([], "give --model FILE, or an operation and its fields"),
+                               ([*LINEAR, "--model", "model.json"], "--model"), ([*LINEAR, "--kv-lengths", "1..8"], "--kv-lengths")):
+            self.assert_line(self.seqtile("prove", *flags, "--lengths", "1..8", *self.stores), 2, pattern)
+
     def test_prove_without_binaries_then_cache_build(self):
         own = ["--cache", "tuning.db", "--artifacts", "fresh.db"]
         run = self.seqtile("prove", *self.model_flags, *own)
@@ -436,7 +449,7 @@ class Json(Cli):
             self.skipTest("the program lies where no other user can run it")
         with tempfile.TemporaryDirectory(prefix="seqtile_other_key_") as top:
             os.mkdir(top + "/media")
-            for name in "model.json", "tuning.db", "artifacts.db":
+            for name in "model.json", "tuning.db", "artifacts.db", "trace.csv":
                 shutil.copy(self.path(name), top + "/media")
                 os.chmod(f"{top}/media/{name}", 0o444)
             os.mkdir(top + "/config")
@@ -452,6 +465,13 @@ class Json(Cli):
                 run = Run([*command, *stores], top, env=env, before=nobody)
                 self.assertEqual(run.code, code, run.out + run.err)
                 self.assertRegex(run.out, cause)
+            run = Run(["cache", "build", *stores], top, env=env, before=nobody)
+            self.assert_line(run, 3, r"cannot be written \(.*\); stored rows are used, nothing is added; " + cause)
+            run = Run(["replay", "--model", "media/model.json", *self.model_flags[4:], "--requests", "media/trace.csv",
+                       *stores], top, env=env, before=nobody)
+            self.assertRegex(run.err, r"artifact store media/artifacts.db: binaries that it lacks are compiled at every "
+                             r"start; \d+ binaries under another key cannot be used; make a NEW file with `seqtile cache "
+                             "build --artifacts NEW`, or set SEQTILE_CONFIG_DIR to a folder with that key\n")
             os.chmod(top + "/media", 0o755)
 
     def test_report(self):
@@ -1645,7 +1665,7 @@ class BadInput(Cli):
                                    (["simulate", "--tolerance", "nan"], "--tolerance nan: a finite number"),
                                    (["simulate", "--seed", "-1"], "--seed -1: not a whole number"),
                                    (["prove", "--model", "m.json", "--json=maybe"], "--json takes no value; write --json"),
-                                   (["prove"], "--model is required; give --model FILE; see"),
+                                   (["replay"], "--model is required; give --model FILE; see"),
                                    (["tune"], "operation is required: Name of the operation"),
                                    (["tune", "linear", "--", "--set"], "'--set' is one word too many"),
                                    (["tune", *LINEAR, "--length", "4", "--budget", ""], "--budget: .*empty"),

@@ -31,7 +31,8 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
                      const Options& options, Device& device, cache::TuningStore& store, cache::ArtifactDb& artifacts) {
   const autotune::OpDef& op = registry.find(request.workload.operation);
   const cache::TuningKey key = autotune::make_key(op, request.workload, device.info(), autotune::TuneOptions{}.policy);
-  const std::string replaced = "; " + next_step("prewarm", options) + " replaces it";
+  const std::string tuning = next_step(options.model.empty() ? "tune" : "prewarm", options);
+  const std::string replaced = "; " + tuning + " replaces it";
   std::string build;                          // next step for a missing binary
   std::map<int64_t, std::string> problems;    // buckets with a record, by lo; an empty text: the record serves
   std::map<int64_t, autotune::Grade> grades;  // grades of the records that serve
@@ -48,7 +49,7 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
                                           ? judgement.lack + build
                                           : "the record does not serve: " + judgement.refusal + replaced);
   }
-  std::string no_record = "no record; run " + next_step("prewarm", options);
+  std::string no_record = "no record; run " + tuning;
   if (records.empty()) {
     const auto difference = autotune::key_difference(store, key);
     if (!difference.empty()) no_record += " (nearest key differs in " + difference.front() + ")";
@@ -70,9 +71,9 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
     if (grade->second == autotune::Grade::searched) coverage.searched += lengths;
     if (grade->second >= wanted) coverage.covered += lengths;
     else
-      add_gap(coverage, request.label, part,
-              fmt::format("{}, not {}; run {}", autotune::grade_name(grade->second), autotune::grade_name(wanted),
-                          next_step("prewarm", options)));
+      add_gap(
+          coverage, request.label, part,
+          fmt::format("{}, not {}; run {}", autotune::grade_name(grade->second), autotune::grade_name(wanted), tuning));
   }
   coverage.stages = usable.stages();
   return coverage;

@@ -28,7 +28,7 @@ struct Coverage {
 };
 
 /// Looks at all buckets of the request; a bucket below the grade `wanted` is a gap. Reads only: nothing is measured or
-/// compiled. `options` belong to the model's command.
+/// compiled. `options` are those of the command, which names a model or an operation.
 Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, autotune::Grade wanted,
                      const Options& options, Device& device, cache::TuningStore& store, cache::ArtifactDb& artifacts);
 

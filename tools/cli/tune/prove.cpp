@@ -1,11 +1,12 @@
-// tools/cli/tune/prove.cpp -- `seqtile prove`: checks that all lengths of all operations have a record and a loadable
-// binary.
+// tools/cli/tune/prove.cpp -- `seqtile prove`: checks that all lengths of a model's operations, or of one operation,
+// have a record and a loadable binary.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "tools/cli/command.h"
+#include "tools/cli/errors.h"
 #include "tools/cli/model_requests.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
@@ -58,10 +59,21 @@ void check_can_be_read(const Options& options, cache::ArtifactDb& artifacts) {
   if (!is_whole && !found.is_locked && found.good.empty()) throw Error(ErrorCode::io, artifacts.status());
 }
 
+/// The operations of the model, or the one that the command names.
+std::vector<autotune::TuneRequest> requests_of(const Session& session, const ProveOptions& options) {
+  if (!options.model.empty()) return model_requests(session.registry, options);
+  const LengthRange asked = parse_lengths("--lengths", options.lengths);
+  std::vector<autotune::TuneRequest> requests;
+  for (const int threads : thread_counts(options))
+    requests.push_back({options.operation, workload_of(session.registry, options, threads), asked.lo, asked.hi});
+  return requests;
+}
+
 int prove(const Session& session, const ProveOptions& options) {
   const autotune::Grade wanted = autotune::parse_grade(options.grade).value();
-  const std::vector<std::string> warnings = read_model_file(options).notes.warnings;
-  const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
+  std::vector<std::string> warnings;
+  if (!options.model.empty()) warnings = read_model_file(options).notes.warnings;
+  const std::vector<autotune::TuneRequest> requests = requests_of(session, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_existing_artifacts_of(options);
   check_can_be_read(options, *artifacts);
@@ -109,6 +121,12 @@ int prove(const Session& session, const ProveOptions& options) {
 
 int run(const Session& session, const ProveOptions& given) {
   ProveOptions options = given;
+  if (options.operation.empty() && options.model.empty())
+    bad_input("prove: give --model FILE, or an operation and its fields");
+  if (!options.operation.empty()) {
+    set_rank_fields(session, options);
+    return prove(session, options);
+  }
   enter_processes(options);
   return run_on_processes(options, [&] {
     apply_ranks(options);
@@ -125,9 +143,14 @@ void add_prove(CLI::App& app, Session& session) {
                   "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db\n"
                   "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --json | tail -n 1\n"
                   "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --grade searched\n"
-                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --ranks 2 --fabric threads",
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --ranks 2 --fabric threads\n"
+                  "  seqtile prove rms_norm --set n=576 --lengths 1..4096 --cache tuning.db",
                   options, run);
+  add_operation(command, *options);
+  CLI::Option* operation = command.get_option("operation")->required(false);
   add_model(command, *options);
+  command.get_option("--model")->required(false)->excludes(operation)->excludes(command.get_option("--set"));
+  command.get_option("--kv-lengths")->excludes(operation);
   add_lengths(command, *options);
   command.get_option("--lengths")->required();
   command.add_option("--grade", options->grade, "Grade that a record must have")

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "autotune/call_sizes.h"
@@ -72,7 +73,7 @@ int print_plan(const Session& session, const TuneRunOptions& options,
   return kDone;
 }
 
-void print_report(const autotune::TuneReport& report, const TuneRunOptions& options) {
+void print_report(const autotune::TuneReport& report, const TuneRunOptions& options, bool is_over_ranks) {
   print_line(fmt::format("{}, {} in {}: {}, {}, {} ({} failed) in {}", format_counted(report.operations, "operation"),
                          format_counted(report.buckets, "bucket"), format_counted(report.ranges, "range"),
                          format_counted(report.tunings, "tuning"), format_counted(report.merges, "merge"),
@@ -92,7 +93,8 @@ void print_report(const autotune::TuneReport& report, const TuneRunOptions& opti
   else if (!report.covered)
     print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
   else if (!report.complete)
-    print_line("Every bucket has a record; some are not tuned yet, or not timed by all ranks. Run again to go on.");
+    print_line(fmt::format("Every bucket has a record; some are not tuned yet{}. Run again to go on.",
+                           is_over_ranks ? ", or not timed by all ranks" : ""));
   if (options.json)
     print_json({{"operations", report.operations},
                 {"buckets", report.buckets},
@@ -166,7 +168,10 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   if (!report.interrupted)
     report.unstored_binaries = find_binaries(session.registry, *store, artifacts.get(), *device).remaining();
   if (finish && report.covered && !report.interrupted) finish();
-  print_report(report, options);
+  const bool is_over_ranks = std::any_of(requests.begin(), requests.end(), [](const autotune::TuneRequest& request) {
+    return request.workload.fields.contains("world_size");
+  });
+  print_report(report, options, is_over_ranks);
   if (report.interrupted) return interrupted_exit_code();
   const int missing = report.unstored_binaries > 0 ? tell_of_missing(report.unstored_binaries, options, *artifacts) : 0;
   return missing != kDone ? missing : report.covered ? kDone : kNo;
