@@ -1,7 +1,6 @@
 // autotune/engine/handle_plans.cpp -- from stored decisions to the plan table of a handle; tuning of single buckets.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
 #include <deque>
 
 #include <fmt/core.h>
@@ -154,11 +153,8 @@ bool Handle::State::is_open(int index) const {
 }
 
 const Config& Handle::State::default_of(int index) {
-  const int64_t hi = autotune::bucket_at(index).hi;
-  // The buckets of an octave share the default of its end, so that a server compiles few binaries.
-  const int64_t length = core_->options.policy == MissPolicy::fallback
-                             ? hi
-                             : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi)));
+  const Bucket bucket = autotune::bucket_at(index);
+  const int64_t length = core_->options.policy == MissPolicy::fallback ? bucket.hi : autotune::octave_end(bucket);
   const auto known = defaults_.find(length);
   if (known != defaults_.end()) return known->second;
   return defaults_.emplace(length, op_.default_config(workload, length, core_->parts.device->target())).first->second;

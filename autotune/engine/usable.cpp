@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 
@@ -185,6 +186,10 @@ KernelBinary Usability::build(const Config& config) {
   if (const std::string problem = misfit(config, binary); !problem.empty())
     throw Error(ErrorCode::invalid_argument, "kernel " + binary.symbol + " " + problem);
   return binary;
+}
+
+int64_t octave_end(const Bucket& bucket) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bucket.hi)));
 }
 
 ArtifactKey Usability::artifact_key(const Config& config) const {

@@ -72,6 +72,10 @@ class Usability {
 std::vector<cache::Record> usable_records(const OpDef& op, const Workload& workload, const Target& target,
                                           cache::TuningStore& store, const cache::TuningKey& key);
 
+/// The end of the bucket's octave. The default of that length serves a bucket of a key without any record unless the
+/// miss policy is "default": the buckets of an octave share it, so that a server compiles few binaries.
+int64_t octave_end(const Bucket& bucket);
+
 /// The configuration in a stored text; nullopt if the text is no configuration.
 std::optional<Config> parse_config(const std::string& json);
 

@@ -136,7 +136,7 @@ Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload
             fmt::format("{}; nearest is {}{}", refused.empty() ? "the bucket has no record" : refused,
                         format_bucket(near->lo, near->hi), step),
             autotune::Config::parse(near->config_json)};
-  Answer answer{"default", "", autotune::octave_default(op, workload, bucket, target)};
+  Answer answer{"default", "", op.default_config(workload, autotune::octave_end(bucket), target)};
   const auto difference = refusal.empty() ? autotune::key_difference(store, key) : std::vector<std::string>{};
   answer.reason = !refused.empty()     ? refused
                   : difference.empty() ? "the file has no record"
