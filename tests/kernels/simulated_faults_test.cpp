@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <span>
 
+#include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
 #include "autotune/engine/launch.h"
 #include "jit/sim/device/sim_device.h"

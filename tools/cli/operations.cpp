@@ -37,7 +37,7 @@ void print_fields(const autotune::OpDef& op) {
   table.print();
 }
 
-int run(const Session& session, const Options& options) {
+int list_operations(const Session& session, const Options& options) {
   Json operations = Json::array();
   if (options.operation.empty()) {
     print_all(session.registry);
@@ -56,7 +56,7 @@ int run(const Session& session, const Options& options) {
 void add_operations(CLI::App& app, Session& session) {
   const auto options = std::make_shared<Options>();
   CLI::App& command = add_command(app, session, "operations", "List the operations, or the fields of one",
-                                  "  seqtile operations\n  seqtile operations linear", options, run);
+                                  "  seqtile operations\n  seqtile operations linear", options, list_operations);
   command.add_option("operation", options->operation, "Name of the operation, for example linear");
 }
 
