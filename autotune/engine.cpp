@@ -13,11 +13,11 @@
 #include "autotune/engine/handle_state.h"
 #include "autotune/engine/kernel_loader.h"
 #include "autotune/worker/process.h"
+#include "jit/base/nearest_word.h"
 #include "jit/base/process_exit.h"
 #include "jit/base/thread_limit.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile {
 namespace {

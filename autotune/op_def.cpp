@@ -4,11 +4,11 @@
 
 #include "autotune/kernel_name.h"
 #include "jit/base/hash.h"
+#include "jit/base/nearest_word.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
 #include "seqtile/builder.h"
 #include "seqtile/error.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::autotune {
 namespace {

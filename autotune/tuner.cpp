@@ -15,9 +15,9 @@
 #include "cache/device_lock.h"
 #include "jit/base/env.h"
 #include "jit/base/log.h"
+#include "jit/base/nearest_word.h"
 #include "seqtile/error.h"
 #include "seqtile/stores.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -11,10 +11,10 @@
 #include "autotune/engine/usable.h"
 #include "autotune/keys.h"
 #include "bench/peers/onednn.h"
+#include "jit/base/counted.h"
 #include "seqtile/error.h"
 #include "seqtile/operations.h"
 #include "seqtile/stores.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::bench {
 namespace {

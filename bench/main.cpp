@@ -223,7 +223,8 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     fmt::print(stderr, "seqtile bench: {}\n", error.what());
     const bool is_bug = error.code() == ErrorCode::internal || error.code() == ErrorCode::wrong_result;
-    return error.code() == ErrorCode::invalid_argument ? 2 : is_bug ? 70 : 3;
+    const bool is_input = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::no_record;
+    return is_input ? 2 : is_bug ? 70 : 3;
   } catch (const std::exception& error) {
     fmt::print(stderr, "seqtile bench: unexpected: {}\n", error.what());
     return 70;

@@ -56,20 +56,15 @@ std::vector<std::string> key_differences(const TuningKey& wanted, const TuningKe
 
 }  // namespace
 
-std::vector<std::string> nearest_key_difference(TuningStore& store, const TuningKey& wanted) {
+bool is_same_key(const TuningKey& a, const TuningKey& b) {
+  return a.operation == b.operation && a.workload_json == b.workload_json && a.source_hash == b.source_hash &&
+         a.env_json == b.env_json && a.device_kind == b.device_kind;
+}
+
+std::vector<std::string> nearest_key_difference(std::span<const TuningKey> stored, const TuningKey& wanted) {
   std::optional<std::vector<std::string>> nearest;
   bool nearest_is_same_operation = false;
-  const TuningKey* previous = nullptr;
-  const std::vector<KeyedRecord> records = store.all_records();
-  for (const KeyedRecord& keyed : records) {
-    const TuningKey& key = keyed.key;
-    // Records are ordered by key, so that each key is compared once.
-    if (previous && previous->operation == key.operation && previous->workload_json == key.workload_json &&
-        previous->source_hash == key.source_hash && previous->env_json == key.env_json &&
-        previous->device_kind == key.device_kind) {
-      continue;
-    }
-    previous = &key;
+  for (const TuningKey& key : stored) {
     auto differences = key_differences(wanted, key);
     const bool is_same_operation = wanted.operation == key.operation;
     // A key of the same operation is nearer than any key of another operation.
@@ -78,6 +73,13 @@ std::vector<std::string> nearest_key_difference(TuningStore& store, const Tuning
     if (is_nearer) nearest = std::move(differences), nearest_is_same_operation = is_same_operation;
   }
   return nearest.value_or(std::vector<std::string>{});
+}
+
+std::vector<TuningKey> distinct_keys(TuningStore& store) {
+  std::vector<TuningKey> keys;
+  for (KeyedRecord& keyed : store.all_records())  // in the order of their keys
+    if (keys.empty() || !is_same_key(keys.back(), keyed.key)) keys.push_back(std::move(keyed.key));
+  return keys;
 }
 
 }  // namespace seqtile::cache

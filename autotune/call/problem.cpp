@@ -85,6 +85,7 @@ void CheckBuffers::fill(size_t arg, int set) {
   if (is_weight && weight_filled_[arg]) return;
   weight_filled_[arg] = is_weight;
   paint_guards(buffers_[arg], kPoison);
+  std::memset(buffers_[arg].data(), static_cast<int>(kPoison), buffers_[arg].bytes);  // the padding of rows stays so
   fill_input(op_, problem_, arg, is_weight ? 1 : static_cast<uint64_t>(set) + 1);
 }
 

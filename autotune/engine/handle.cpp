@@ -196,9 +196,8 @@ std::string Handle::State::miss_reason(int64_t length) const {
     return fmt::format("bucket {} has no record (the longest recorded length is {})", bucket_text(bucket),
                        autotune::bucket_at(top).hi);
   }
-  if (!nearest_key_) nearest_key_ = core_->layers.nearest_key(key_);
   return fmt::format("bucket {} has no record; {}", bucket_text(bucket),
-                     nearest_key_->empty() ? "no usable one is in " + core_->layers.paths() : *nearest_key_);
+                     nearest_key_.empty() ? "no usable one is in " + core_->layers.paths() : nearest_key_);
 }
 
 Explanation Handle::State::explain(int64_t length) {

@@ -36,10 +36,12 @@ Handle::State::State(std::shared_ptr<autotune::EngineCore> core, const autotune:
 }
 
 void Handle::State::reload() {
-  const auto stored = core_->snapshot()->find(key_);
-  if (stored.empty()) core_->layers.report_without_records(op_.name, key_);
+  const auto snapshot = core_->snapshot();
+  const auto stored = snapshot->find(key_);
+  const std::string nearest = stored.empty() ? snapshot->nearest_key(key_) : "";
   std::lock_guard lock(mutex_);
-  nearest_key_.reset();
+  if (!nearest.empty() && nearest != nearest_key_) core_->layers.log_without_records(op_.name, nearest);
+  nearest_key_ = nearest;
   refusals_.clear();
   for (TuneState& state : tune_states_) {
     if (state == TuneState::failed) state = TuneState::idle;

@@ -80,7 +80,7 @@ struct Handle::State {
   void take_over(const std::vector<autotune::StoredRecord>& stored, std::atomic<int64_t>& compiles);
   void publish(std::atomic<int64_t>& compiles);
   const autotune::BucketRecord* nearest_record(int index) const;
-  /// The configuration that serves a bucket of a key without any record, computed once.
+  /// The default configuration that serves the bucket where no record does. Each is computed once.
   const autotune::Config& default_of(int index);
   /// True if the bucket gets no plan without a record: a call then throws (strict) or tunes (tune).
   bool is_open(int index) const;
@@ -103,7 +103,7 @@ struct Handle::State {
 
   mutable std::mutex mutex_;
   std::condition_variable tuned_;
-  mutable std::optional<std::string> nearest_key_;  ///< StoreLayers::nearest_key(); found when it is first printed
+  std::string nearest_key_;  ///< Snapshot::nearest_key() where the key has no record
   autotune::Usability usable_;
   std::map<int, std::string> refusals_;           ///< by bucket: why its first unusable record may not serve
   std::map<int64_t, autotune::Config> defaults_;  ///< by the length that each is the default of

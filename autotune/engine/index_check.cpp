@@ -10,8 +10,8 @@
 
 #include <fmt/core.h>
 
-#include "seqtile/error.h"
 #include "jit/base/counted.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

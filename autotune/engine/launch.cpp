@@ -8,14 +8,19 @@
 
 #include <fmt/core.h>
 
+#include "jit/base/counted.h"
 #include "jit/ir/row_alignment.h"
 #include "seqtile/error.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::autotune {
 namespace {
 
 constexpr int64_t kAddressSpace = int64_t{1} << 47;  ///< bytes of a process
+
+/// The product of strides and sizes that nobody has checked yet, modulo 2^64.
+int64_t wrapping_product(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
@@ -170,13 +175,13 @@ Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call
       stride = innermost ? 1 : stride;  // any stride is right, because the index is always 0
     } else if (innermost && stride != 1) {
       refuse(index, fmt::format("innermost stride is {}, 1 expected; make the tensor contiguous", stride));
-    } else if (!innermost && ((static_cast<uint64_t>(stride) * static_cast<uint64_t>(element)) &
-                              static_cast<uint64_t>(rule.alignment - 1))) {
+    } else if (!innermost && (wrapping_product(stride, element) & (rule.alignment - 1))) {
       refuse(index, fmt::format("stride {} of dimension {} is {} bytes, a multiple of {} expected; pad the rows",
-                                stride, d, stride * element, rule.alignment));
-    } else if (rule.dense && d > 0 && !innermost && stride != tensor.sizes[d + 1] * tensor.strides[d + 1]) {
+                                stride, d, wrapping_product(stride, element), rule.alignment));
+    } else if (rule.dense && d > 0 && !innermost &&
+               stride != wrapping_product(tensor.sizes[d + 1], tensor.strides[d + 1])) {
       refuse(index, fmt::format("stride of dimension {} is {}, {} expected; it must have no gaps", d, stride,
-                                tensor.sizes[d + 1] * tensor.strides[d + 1]));
+                                wrapping_product(tensor.sizes[d + 1], tensor.strides[d + 1])));
     } else if (stride == 0 && rule.is_output) {
       refuse(index, fmt::format("stride of dimension {} is 0, so that the output's rows overlap", d));
     }

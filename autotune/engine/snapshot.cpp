@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "autotune/key_difference.h"
+#include "cache/nearest_key.h"
 #include "jit/base/log.h"
 #include "seqtile/stores.h"
 
@@ -25,6 +26,15 @@ void Snapshot::add(const cache::KeyedRecord& keyed, const std::string& source, b
   std::vector<StoredRecord>& known = records_[identity(keyed.key)];
   known.push_back({keyed.record, source});
   if (pinned) known.back().record.origin = cache::Origin::pinned;
+  if (sources_.empty() || sources_.back().path != source) sources_.push_back({source, {}});
+  std::vector<cache::TuningKey>& keys = sources_.back().keys;  // a layer's records are in the order of their keys
+  if (keys.empty() || !cache::is_same_key(keys.back(), keyed.key)) keys.push_back(keyed.key);
+}
+
+std::string Snapshot::nearest_key(const cache::TuningKey& key) const {
+  if (sources_.empty()) return {};
+  const auto differences = key_difference(sources_.front().keys, key);
+  return fmt::format("the nearest key in {} differs: {}", sources_.front().path, fmt::join(differences, "; "));
 }
 
 std::vector<StoredRecord> Snapshot::find(const cache::TuningKey& key) const {
@@ -43,7 +53,9 @@ StoreLayers::StoreLayers(const EngineOptions& options) {
   expects_records_ = is_named && !writes;
   if (options.policy == MissPolicy::background && !takes_records())
     log_line(LogLevel::warning,
-             fmt::format("policy background: {} cannot be written, nothing will be tuned", user_->path()));
+             fmt::format("policy background: {} cannot be written, nothing will be tuned; make it writable, or name "
+                         "another file",
+                         user_->path().empty() ? "the default cache, which has no path," : user_->path()));
 }
 
 bool StoreLayers::takes_records() const { return user_->is_writable() || user_->counters().busy > 0; }
@@ -68,20 +80,9 @@ Snapshot StoreLayers::read() {
   return snapshot;
 }
 
-std::string StoreLayers::nearest_key(const cache::TuningKey& key) {
-  for (const Layer& layer : layers_) {
-    const auto differences = key_difference(*layer.store, key);
-    if (differences.empty()) continue;
-    return fmt::format("the nearest key in {} differs: {}", layer.store->path(), fmt::join(differences, "; "));
-  }
-  return {};
-}
-
-void StoreLayers::report_without_records(const std::string& operation, const cache::TuningKey& key) {
-  const LogLevel level = expects_records_ ? LogLevel::warning : LogLevel::info;
-  if (!log_enabled(level)) return;
-  if (const std::string nearest = nearest_key(key); !nearest.empty())
-    log_line(level, fmt::format("{}: no record serves; {}", operation, nearest));
+void StoreLayers::log_without_records(const std::string& operation, const std::string& nearest) const {
+  log_line(expects_records_ ? LogLevel::warning : LogLevel::info,
+           fmt::format("{}: no record serves; {}", operation, nearest));
 }
 
 cache::Counters StoreLayers::counters() const {

@@ -1,8 +1,8 @@
 // autotune/strategies/strategy.cpp -- makes a strategy by its name.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/strategies/strategies.h"
-#include "seqtile/error.h"
 #include "jit/base/nearest_word.h"
+#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 

@@ -10,9 +10,9 @@
 #include "autotune/op_def.h"
 #include "autotune/tuning/session.h"
 #include "autotune/worker/stats.h"
+#include "jit/base/counted.h"
 #include "jit/base/log.h"
 #include "seqtile/error.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::autotune {
 namespace {

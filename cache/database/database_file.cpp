@@ -111,9 +111,9 @@ bool DatabaseFile::run(Purpose purpose, const Body& body) {
     try {
       return attempt(purpose, body);
     } catch (const DatabaseError& error) {
-      // Either error comes before the first row: `body` has read nothing.
+      // The first attempt has changed nothing in the file: its transaction is rolled back.
       if (error.needs_rollback()) roll_back_journal();
-      else if (error.lacks_tables()) disconnect();  // another program has emptied or filled the file in place
+      else if (error.lacks_tables() && !is_damaged_) disconnect();  // the file was emptied or filled in place
       else throw;
     }
     return attempt(purpose, body);

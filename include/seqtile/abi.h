@@ -1,4 +1,4 @@
-// include/seqtile/abi.h -- values that kernels give to hosts: how a wait ended, what an event of a timeline is.
+// include/seqtile/abi.h -- what kernels and hosts agree on: ranks, how a wait ends, the events of a timeline.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>

@@ -154,11 +154,7 @@ autotune::OpDef typed_op_without_reference(std::string summary, int64_t version 
   op.name = Op::kName;
   op.version = version;
   op.summary = std::move(summary);
-  op.fields = [] {
-    FieldLister lister;
-    Op{}.fields(lister);
-    return std::move(lister.list);
-  };
+  op.fields = list_fields<Op>;
   op.normalize = [](const Workload& given) {
     WorkloadReader reader(given);
     read_fields<Op>(reader);
@@ -240,10 +236,10 @@ typename Op::Tile default_tile(const Op& op, const Setting& setting) {
 ///   std::vector<autotune::GpuSample> gpu_samples(const Tile& tile, int64_t length) const;  // absent: none
 ///   std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const;
 ///   std::vector<autotune::Workspace> workspaces(const Tile& tile) const;   // absent: none
-///   std::vector<int64_t> symbols(int64_t length) const;                    // of a representative call; absent:
-///   {length} double flops(std::span<const int64_t> symbols) const;                  // or of a length, or the cost is
-///   given elsewhere double unread_bytes(std::span<const int64_t> symbols) const;           // absent: all of the
-///   inputs is read void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
+///   std::vector<int64_t> symbols(int64_t length) const;                    // of a usual call; absent: {length}
+///   double flops(std::span<const int64_t> symbols) const;                  // or of a length; absent: see typed_op()
+///   double unread_bytes(std::span<const int64_t> symbols) const;           // absent: all inputs are read
+///   void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
 template <class Op>
 autotune::OpDef tile_kernel(std::string summary, int64_t version = 1) {
   using autotune::Config;

@@ -303,8 +303,9 @@ struct RankCall {
 /// A static field of an operation, for people.
 struct FieldInfo {
   std::string name;
-  std::string values;    ///< "1..1048576", or the names "silu, gelu"; limits are those beside the others' defaults
-  std::string fallback;  ///< its default; empty: a workload must give the field
+  std::string values;    ///< "1..1048576", or the names "silu, gelu"
+  std::string fallback;  ///< its default; empty: a workload must give the field, or the default follows other fields
+  bool is_required = false;
 };
 
 /// The definition of an operation. All functions but `fields` and `normalize` get a normalized workload.

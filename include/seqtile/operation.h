@@ -114,9 +114,10 @@ class FieldLoader final : public FieldVisitor {
   const autotune::Fields& fields_;
 };
 
-/// Lists fields for people. A member without a default gets its largest value, so that later limits are the widest.
+/// Lists fields for people. A member without a default gets its largest value, or its smallest.
 class FieldLister final : public FieldVisitor {
  public:
+  explicit FieldLister(bool largest) : largest_(largest) {}
   void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
   void number(std::string_view name, double& value, double lo, double hi) override;
   void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
@@ -124,7 +125,20 @@ class FieldLister final : public FieldVisitor {
 
  private:
   void choose(std::string_view name, std::string& value, std::span<const std::string_view> names) override;
+  bool largest_;
 };
+
+/// The fields of Op, as OpDef::fields returns them. A default that is not the same beside the largest and the smallest
+/// values of the others follows them, and so do limits that leave one value.
+template <class Op>
+std::vector<autotune::FieldInfo> list_fields() {
+  FieldLister wide(true), narrow(false);
+  Op{}.fields(wide);
+  Op{}.fields(narrow);
+  for (size_t i = 0; i < std::min(wide.list.size(), narrow.list.size()); ++i)
+    if (wide.list[i].fallback != narrow.list[i].fallback) wide.list[i].fallback.clear();
+  return std::move(wide.list);
+}
 
 /// The storage type of an operation: its member `dtype`, or that of the operation it contains.
 template <class Op>

@@ -36,7 +36,7 @@ enum Word : int64_t {
   timeline,             ///< the address of the timeline's events, or 0
   timeline_events,      ///< how many events the timeline has room for
   peers = 24,           ///< for each rank num_peer_words words: addresses of its staging, flags and abort word
-  kept = peers + 3 * kMaxRanks,  ///< kept + r: address of the staging where this rank reads what rank r keeps for all
+  kept = peers + 3 * kMaxRanks,  ///< kept + r: where this rank reads the broadcast staging of rank r
   num_words = kept + kMaxRanks
 };
 

@@ -12,7 +12,7 @@ inline std::string plural_of(std::integral auto count, const std::string& noun) 
   const bool has_vowel = noun.size() > 1 && std::string("aeiou").find(noun[noun.size() - 2]) != std::string::npos;
   if (noun.ends_with('y') && !has_vowel) return noun.substr(0, noun.size() - 1) + "ies";
   if (noun.ends_with("is")) return noun.substr(0, noun.size() - 2) + "es";
-  return noun + (noun.ends_with('s') || noun.ends_with('x') || noun.ends_with('h') ? "es" : "s");
+  return noun + (noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch") ? "es" : "s");
 }
 
 /// "1 record", "804 records".

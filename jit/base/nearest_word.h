@@ -10,8 +10,8 @@ namespace seqtile {
 
 /// The known word that begins with `word` or, where none does, the one with the fewest edits: letters that are added,
 /// left out, replaced or swapped with their neighbour. Case does not count. Returns an empty word where even the
-/// nearest one is too far: with an edit for each three letters, or for words of less than four letters. Of several
-/// equally near ones the first.
+/// nearest one is too far: by more than an edit for each three letters, or by any where both words are shorter than
+/// four letters. Of several equally near ones the first.
 std::string_view nearest_word(std::string_view word, const std::vector<std::string_view>& known);
 
 /// "; did you mean linear?", or nothing: the end of a message that refuses `word`.

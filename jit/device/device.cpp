@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "jit/base/log.h"
+#include "jit/base/nearest_word.h"
 #include "jit/device/device_profile.h"
 #include "jit/runtime/cpu/cpu_device.h"
 #include "jit/runtime/cuda/cuda_device.h"
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
-#include "jit/base/nearest_word.h"
 
 #include <fmt/format.h>
 

@@ -10,6 +10,7 @@
 
 namespace seqtile {
 
+/// Kernels that it loads are those of `inner`; a subclass that wraps kernels overrides load() and launch() together.
 class DeviceWrapper : public Device {
  public:
   explicit DeviceWrapper(std::shared_ptr<Device> inner) : inner_(std::move(inner)) {}

@@ -137,7 +137,8 @@ void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots) {
                                                          binary.symbol, slots.size(), num_launch_slots(binary)));
 }
 
-JointArguments joint_arguments(const KernelBinary& binary, std::span<const RankArguments> ranks) {
+JointArguments joint_arguments(const KernelBinary& binary, std::span<const RankArguments> ranks,
+                               std::string_view device) {
   const int64_t all_ranks = binary.gpu.ranks_in_launch;
   if (static_cast<int64_t>(ranks.size()) > all_ranks)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: a launch of {} ranks, it is compiled for {}",
@@ -151,7 +152,7 @@ JointArguments joint_arguments(const KernelBinary& binary, std::span<const RankA
         throw Error(ErrorCode::invalid_argument,
                     fmt::format("kernel {}: {} argument slots were given for a rank, it takes {}", binary.symbol,
                                 rank.slots.size(), binary.num_slots));
-      const GpuGrid own = whole_clusters(binary, rank.grid, "a GPU");
+      const GpuGrid own = whole_clusters(binary, rank.grid, device);
       std::ranges::copy(own.programs, std::ranges::copy(rank.slots, row).out);
       joint.grid[0] = std::max(joint.grid[0], all_ranks * static_cast<int64_t>(count_of(own)));
     }
@@ -164,7 +165,7 @@ void launch_alone(Device& device, const LoadedKernel& kernel, const Grid& grid, 
                   Stream stream, GridRange range) {
   if (!takes_table(kernel.binary().gpu)) return device.launch(kernel, grid, slots, stream, range);
   const RankArguments first{grid, slots};
-  const JointArguments joint = joint_arguments(kernel.binary(), {&first, 1});
+  const JointArguments joint = joint_arguments(kernel.binary(), {&first, 1}, device.info().name);
   device.launch(kernel, joint.grid, joint.slots, stream, range);
 }
 

@@ -29,7 +29,7 @@ TensorMapFacts facts_of(const TensorMapSpec& map, std::span<const uint64_t> slot
 
 /// JSON for the artifact store; empty text for CPU kernels.
 std::string to_text(const GpuLaunch& launch);
-/// The inverse; nothing where the text is not one.
+/// The launch that `text` describes; nothing for other texts.
 std::optional<GpuLaunch> parse_gpu_launch(std::string_view text);
 
 /// The blocks that a GPU launches for a grid.
@@ -64,7 +64,8 @@ struct JointArguments {
 };
 /// `ranks`: the arguments, by rank; ranks that it leaves out do nothing. Errors: invalid_argument for too many ranks,
 /// another number of slots or a grid that GPUs do not take.
-JointArguments joint_arguments(const KernelBinary& binary, std::span<const RankArguments> ranks);
+JointArguments joint_arguments(const KernelBinary& binary, std::span<const RankArguments> ranks,
+                               std::string_view device);
 /// Device::launch; of a kernel that ranks share it launches the first rank alone.
 void launch_alone(Device& device, const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots,
                   Stream stream = {}, GridRange range = {});

@@ -8,9 +8,9 @@
 
 #include <fmt/ranges.h>
 
+#include "jit/base/nearest_word.h"
 #include "seqtile/builder.h"
 #include "seqtile/error.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::kernels {
 namespace {

@@ -7,6 +7,7 @@
 
 namespace seqtile::kernels {
 
+/// Visits the fields, in this order. A `scale` of 0 becomes 1 / sqrt(head_dim).
 void attention_fields(FieldVisitor& v, int64_t& heads, int64_t& kv_heads, int64_t& head_dim, bool& causal,
                       double& scale);
 

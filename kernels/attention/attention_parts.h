@@ -19,10 +19,11 @@ struct Sizes {
 /// Pairs of a query and a key that it sees, of one head: all sequences as long as the average one. `window`: 0, all.
 double visible_pairs(const Sizes& sizes, bool causal, int64_t window);
 
-/// Refuses a GPU whose blocks have no room for the smallest tile, of 4 warps.
+/// What the smallest tile, of 4 warps, needs of a GPU's block, and the values that these warps hold at most.
 struct SmallestTile {
   int64_t queries, keys, shared_bytes, values, most_values;
 };
+/// Errors: unsupported always, for a GPU whose blocks have no room for the smallest tile.
 [[noreturn]] void refuse_head_dim(std::string_view operation, int64_t head_dim, DType dtype, const Target& target,
                                   const SmallestTile& tile);
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "autotune/gpu_model.h"
-#include "kernels/linear/linear_config.h"
 #include "jit/base/cdiv.h"
+#include "kernels/linear/linear_config.h"
 #include "seqtile/kernel.h"
 
 namespace seqtile::kernels::linear_op {

@@ -47,21 +47,30 @@ void FieldLoader::choose(std::string_view name, std::string& value, std::span<co
   value = fields_.get_string(name);
 }
 
+namespace {
+
+/// Limits that leave one value do so beside the defaults of the other fields.
+template <class T>
+std::string limits_text(T lo, T hi) {
+  return lo == hi ? fmt::format("{}; more with other fields", lo) : fmt::format("{}..{}", lo, hi);
+}
+
+}  // namespace
+
 void FieldLister::integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) {
   const bool has_default = value >= lo && value <= hi;
-  list.push_back({std::string(name), fmt::format("{}..{}", lo, hi), has_default ? std::to_string(value) : ""});
-  if (!has_default) value = hi;
+  list.push_back({std::string(name), limits_text(lo, hi), has_default ? fmt::format("{}", value) : "", !has_default});
+  if (!has_default) value = largest_ ? hi : lo;
 }
 void FieldLister::number(std::string_view name, double& value, double lo, double hi) {
-  const bool has_default = value >= lo && value <= hi;
-  list.push_back({std::string(name), fmt::format("{}..{}", lo, hi), has_default ? fmt::format("{}", value) : ""});
-  if (!has_default) value = hi;
+  list.push_back({std::string(name), limits_text(lo, hi), fmt::format("{}", value), false});
 }
-void FieldLister::late_number(std::string_view name, double& value, double, double lo, double hi) {
+void FieldLister::late_number(std::string_view name, double& value, double fallback, double lo, double hi) {
+  value = fallback;
   number(name, value, lo, hi);
 }
 void FieldLister::choose(std::string_view name, std::string& value, std::span<const std::string_view> names) {
-  list.push_back({std::string(name), fmt::format("{}", fmt::join(names, ", ")), value});
+  list.push_back({std::string(name), fmt::format("{}", fmt::join(names, ", ")), value, false});
 }
 
 }  // namespace seqtile::kernels

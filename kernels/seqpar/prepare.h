@@ -15,12 +15,12 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// Collective, between calls; `number` is the operation's on the channel, which gets the room that the operation needs.
+/// Collective, between calls; `op_id` is the operation's on the channel, which gets the room that the operation needs.
 /// `shares`: the fields by which ranks may differ.
 /// Errors, the same on all ranks: invalid_argument (a static argument is not rank 0's; the operation is for another
 /// fabric), or as Engine::prepare and Channel::reserve.
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
-                      Channel& channel, int64_t number);
+                      Channel& channel, int64_t op_id);
 
 /// Collective: waits for the launches of the channel, which use the plans, and lets the engine take over what its
 /// stores hold now. Errors, the same on all ranks: those of Engine::refresh() and of the device on the first rank that

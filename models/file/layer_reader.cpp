@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "models/file/rope_reader.h"
 #include "jit/base/counted.h"
+#include "models/file/rope_reader.h"
 
 namespace seqtile::models {
 namespace {

@@ -14,6 +14,7 @@
 
 #include "autotune/text/json_text.h"
 #include "autotune/text/text_kind.h"
+#include "jit/base/nearest_word.h"
 #include "models/file/class_names.h"
 #include "models/file/field_rules.h"
 #include "models/file/layer_reader.h"
@@ -21,7 +22,6 @@
 #include "models/file/other_files.h"
 #include "seqtile/error.h"
 #include "seqtile/kernel.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::models {
 namespace {

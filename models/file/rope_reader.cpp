@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "autotune/text/json_text.h"
-#include "models/file/field_rules.h"
-#include "jit/base/nearest_word.h"
 #include "jit/base/counted.h"
+#include "jit/base/nearest_word.h"
+#include "models/file/field_rules.h"
 
 namespace seqtile::models {
 namespace {

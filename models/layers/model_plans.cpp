@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <string>
 
+#include "jit/base/counted.h"
 #include "planner/graph/node_view.h"
 #include "seqtile/error.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::models {
 namespace {

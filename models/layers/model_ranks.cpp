@@ -8,11 +8,11 @@
 #include <iterator>
 #include <numeric>
 
+#include "jit/base/counted.h"
 #include "kernels/act/activation.h"
 #include "seqtile/error.h"
 #include "seqtile/ops/ranks.h"
 #include "seqtile/seqpar.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::models {
 using namespace kernels;

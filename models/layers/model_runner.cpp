@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "jit/base/assert.h"
-#include "seqtile/error.h"
 #include "jit/base/counted.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 namespace {

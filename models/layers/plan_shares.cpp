@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "seqtile/error.h"
 #include "jit/base/counted.h"
+#include "seqtile/error.h"
 
 namespace seqtile::models {
 using namespace kernels;
@@ -24,8 +24,8 @@ PlanShares::PlanShares(const planner::Graph& graph, const planner::Choices& choi
                         graph.nodes.front().op == "placeholder" && shape_of(0).size() == 3 && shape_of(0)[0] == 1;
   if (!is_block)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: a graph of decoder layers is run, of one sequence, over a mesh of one axis with "
-                            "as many devices; make it with is_block",
+                fmt::format("{}: the graph must be decoder layers (is_block) of one sequence, over a mesh of one axis "
+                            "with as many devices",
                             counted(ranks, "rank")));
   length_ = shape_of(0)[1];
   if (length_ < 2 * ranks)

@@ -6,13 +6,13 @@
 
 #include <iterator>
 
+#include "jit/base/counted.h"
+#include "jit/base/nearest_word.h"
 #include "planner/graph/json_reader.h"
 #include "planner/graph/shape_check.h"
 #include "planner/graph/shared_parameters.h"
 #include "planner/graph/torch_types.h"
 #include "seqtile/error.h"
-#include "jit/base/nearest_word.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::planner {
 namespace {

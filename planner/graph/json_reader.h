@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "autotune/text/json_text.h"
-#include "seqtile/error.h"
 #include "jit/base/nearest_word.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "seqtile/error.h"
 #include "jit/base/counted.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

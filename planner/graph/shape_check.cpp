@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 
+#include "jit/base/counted.h"
 #include "jit/base/forever.h"
 #include "planner/graph/node_view.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::planner {
 namespace {

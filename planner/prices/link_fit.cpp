@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "seqtile/error.h"
 #include "jit/base/counted.h"
+#include "seqtile/error.h"
 
 namespace seqtile::planner {
 namespace {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/strategies/calibration.h"
 
-#include "planner/graph/json_reader.h"
-#include "jit/base/nearest_word.h"
 #include "jit/base/counted.h"
+#include "jit/base/nearest_word.h"
+#include "planner/graph/json_reader.h"
 
 #include <fmt/ranges.h>
 

@@ -50,13 +50,14 @@ TEST_CASE("nearest key: each field of the key changed in turn is a miss that nam
   for (const auto& [key, name] : changed) {
     INFO(name);
     CHECK(store->records(key).empty());
-    const auto differences = nearest_key_difference(*store, key);
+    const auto differences = nearest_key_difference(distinct_keys(*store), key);
     REQUIRE(differences.size() == 1);
     CHECK(differences[0].rfind(name + ": ", 0) == 0);
   }
   TuningKey key = sample_key();
   key.workload_json = with_changed_field(key.workload_json, "threads");
-  CHECK(nearest_key_difference(*store, key) == std::vector<std::string>{"workload.threads: 3 wanted, 2 stored"});
+  CHECK(nearest_key_difference(distinct_keys(*store), key) ==
+        std::vector<std::string>{"workload.threads: 3 wanted, 2 stored"});
 
   // The name is for people: the same part with another label is the same key.
   key = sample_key();
@@ -67,7 +68,7 @@ TEST_CASE("nearest key: each field of the key changed in turn is a miss that nam
 TEST_CASE("nearest key: the fewest differing fields win, absent fields and empty stores are said", "[cache]") {
   const TempFolder folder;
   auto store = TuningStore::open(folder.file("tuning.db"), OpenMode::read_write);
-  CHECK(nearest_key_difference(*store, sample_key()).empty());
+  CHECK(nearest_key_difference(distinct_keys(*store), sample_key()).empty());
   TuningKey far = sample_key();
   far.env_json = "{}";
   far.source_hash = "old";
@@ -75,11 +76,12 @@ TEST_CASE("nearest key: the fewest differing fields win, absent fields and empty
   TuningKey other_operation = sample_key();
   other_operation.operation = "rms_norm";
   for (const auto& key : {far, near, other_operation}) REQUIRE(store->publish(key, sample_record(), {}));
-  CHECK(nearest_key_difference(*store, sample_key()) ==
+  CHECK(nearest_key_difference(distinct_keys(*store), sample_key()) ==
         std::vector<std::string>{"workload.n: 4096 wanted, 8192 stored"});
   TuningKey wanted = far;
   wanted.env_json = R"({"llvm":"19.1.7"})";
-  CHECK(nearest_key_difference(*store, wanted) == std::vector<std::string>{"env.llvm: 19.1.7 wanted, nothing stored"});
+  CHECK(nearest_key_difference(distinct_keys(*store), wanted) ==
+        std::vector<std::string>{"env.llvm: 19.1.7 wanted, nothing stored"});
   // The wanted key is stored, so that nothing differs.
-  CHECK(nearest_key_difference(*store, near).empty());
+  CHECK(nearest_key_difference(distinct_keys(*store), near).empty());
 }

@@ -50,5 +50,7 @@ TEST_CASE("counted: one is singular", "[jit]") {
   CHECK(counted(2, "stored record") == "2 stored records");
   CHECK(counted(1, "binary") == "1 binary");
   CHECK(counted(2, "binary") == "2 binaries");
+  CHECK(counted(2, "distinct length") == "2 distinct lengths");
+  CHECK(counted(2, "batch") == "2 batches");
   CHECK(counted(2, "key") == "2 keys");
 }

@@ -91,7 +91,7 @@ class CapturedCase {
                         registry);
   }
   std::vector<int64_t> symbols(int64_t length) const {
-    return autotune::call_symbols(op_, workload_, *call_.problem().schema, length);
+    return autotune::call_symbols(op_, workload_, op_.schema(workload_), length);
   }
   void set_length(int64_t length) {
     device_.memory().copy(length_.data(), &length, sizeof length, stream_);

@@ -41,7 +41,7 @@ TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kern
   CHECK(refusal("linear", {{"n", 1.5}, {"k", one}}) == "linear: field n is 1.5, must be a whole number of 1..1048576");
   CHECK(refusal("linear", {{"n", one}, {"k", one}, {"activation", Text("relu")}}) ==
         "linear: field activation is relu, must be one of none, silu, gelu, gelu_tanh, "
-        "relu_squared");
+        "relu_squared; did you mean relu_squared?");
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"m", one}}),
              Contains("no such field; it has activation, bias"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n3", one}}), Contains("needs n2"));

@@ -1304,11 +1304,12 @@ class Json(Cli):
         run = self.seqtile("operations", "act_and_mul", "--json")
         self.assertRegex(run.out, r"n +1\.\.524288 +none: give it\n")
         self.assertRegex(run.out, r"activation +.*gelu_tanh.* +silu\n")
-        fields = {field["field"]: field for field in run.json()["operations"][0]["fields"]}
-        self.assertNotIn("default", fields["n"])
-        given = ["--set", *(text for field in fields.values() for text in
-                            (f"{field['field']}={field.get('default', 64)}", "--set"))][:-1]
-        self.assertEqual(self.seqtile("compile", "act_and_mul", "--length", "8", *given).code, 0)
+        self.assertRegex(self.seqtile("operations", "rope").out, r"rotary_dim +2\.\.1024 +follows other fields\n")
+        for name, op in every.items():
+            given = [word for field in op["fields"] if "default" in field or field.get("required")
+                     for word in ("--set", f"{field['field']}={field.get('default', 64)}")]
+            if not op["over_ranks"]:
+                self.assertEqual(self.seqtile("compile", name, "--length", "8", *given).code, 0, name)
         self.assert_line(self.seqtile("operations", "act_and_mull"), 2, "did you mean act_and_mul")
         self.assert_line(self.seqtile("compile", "linear", "--set", "n=96,k=3", "--length", "1"), 2,
                          "--set 'n=96,k=3': one --set gives one field; write --set for each")
@@ -2167,7 +2168,7 @@ class BadInput(Cli):
             self.assertEqual(build.code, 0, build.err)
             self.assertEqual(build.json()["compiled"], build.json()["binaries"])
 
-    def test_damaged_binaries_are_mended_by_cache_build(self):
+    def test_damaged_binaries_are_repaired_by_cache_build(self):
         stores = ["--cache", "torn.db", "--artifacts", "torn_artifacts.db"]
         tune = ["tune", "rms_norm", "--device", "h200", "--length", "4", *stores]
         self.assertEqual(self.seqtile(*tune, "--set", "n=64").code, 0)

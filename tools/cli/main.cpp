@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "jit/base/log.h"
+#include "jit/base/nearest_word.h"
 #include "seqtile/compiler.h"
 #include "seqtile/operations.h"
 #include "seqtile/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

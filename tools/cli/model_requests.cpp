@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "jit/base/counted.h"
 #include "seqtile/model.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/ranks/ranks.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

@@ -6,9 +6,14 @@
 namespace seqtile::cli {
 namespace {
 
-/// Operations of a registry that is not the library's may say nothing.
+/// Returns the listed fields; none where the operation lists none.
 std::vector<autotune::FieldInfo> fields_of(const autotune::OpDef& op) {
   return op.fields ? op.fields() : std::vector<autotune::FieldInfo>{};
+}
+
+std::string default_of(const autotune::FieldInfo& field) {
+  if (field.is_required) return "none: give it";
+  return field.fallback.empty() ? "follows other fields" : field.fallback;
 }
 
 Json json_of(const autotune::OpDef& op) {
@@ -16,6 +21,7 @@ Json json_of(const autotune::OpDef& op) {
   for (const autotune::FieldInfo& field : fields_of(op)) {
     Json one{{"field", field.name}, {"values", field.values}};
     if (!field.fallback.empty()) one["default"] = field.fallback;
+    if (field.is_required) one["required"] = true;
     fields.push_back(std::move(one));
   }
   return {
@@ -33,7 +39,7 @@ void print_fields(const autotune::OpDef& op) {
   print_line(op.name + ": " + op.summary + (op.on_rank ? " (over ranks: --ranks, --fabric)" : ""));
   Table table({"  field", "values", "default"});
   for (const autotune::FieldInfo& field : fields_of(op))
-    table.add({"  " + field.name, field.values, field.fallback.empty() ? "none: give it" : field.fallback});
+    table.add({"  " + field.name, field.values, default_of(field)});
   table.print();
 }
 

@@ -16,7 +16,9 @@
 #include "autotune/text/seconds.h"
 #include "cache/database/files.h"
 #include "cache/database/schema.h"
+#include "jit/base/counted.h"
 #include "jit/base/descriptor.h"
+#include "jit/base/nearest_word.h"
 #include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "tools/cli/errors.h"
@@ -24,8 +26,6 @@
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/parse_number.h"
-#include "jit/base/nearest_word.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

@@ -18,11 +18,11 @@
 
 #include "cache/database/files.h"
 #include "cache/database/text.h"
+#include "jit/base/counted.h"
 #include "jit/base/descriptor.h"
 #include "jit/base/log.h"
 #include "seqtile/error.h"
 #include "tools/cli/errors.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

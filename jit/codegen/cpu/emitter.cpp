@@ -4,9 +4,9 @@
 
 #include <numeric>
 
+#include "jit/base/assert.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
-#include "jit/base/assert.h"
 #include "seqtile/error.h"
 
 namespace seqtile::cpu {

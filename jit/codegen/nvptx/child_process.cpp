@@ -65,7 +65,8 @@ void close_descriptors_at_exec() {
   if (syscall(SYS_close_range, kFirst, ~0u, kCloseAtExec) == 0) return;
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);
-  for (rlim_t descriptor = kFirst; descriptor < limit.rlim_cur; ++descriptor)
+  const rlim_t end = std::min<rlim_t>(limit.rlim_cur, 1 << 16);  // the limit may be a billion
+  for (rlim_t descriptor = kFirst; descriptor < end; ++descriptor)
     fcntl(static_cast<int>(descriptor), F_SETFD, FD_CLOEXEC);
 }
 

@@ -32,8 +32,8 @@ std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chron
 
 std::vector<int> Rendezvous::missing() const {
   std::vector<int> ranks;
-  for (size_t rank = 0; rank < meetings_.size(); ++rank)
-    if (meetings_[rank] <= number_) ranks.push_back(static_cast<int>(rank));
+  for (size_t rank = 0; rank < calls_.size(); ++rank)
+    if (calls_[rank] <= number_) ranks.push_back(static_cast<int>(rank));
   return ranks;
 }
 
@@ -43,7 +43,7 @@ std::vector<std::string> Rendezvous::exchange(int rank, std::string_view mine, s
   if (has_left_) refuse();
   brought_[static_cast<size_t>(rank)] = mine;
   const uint64_t number = number_;
-  meetings_[static_cast<size_t>(rank)] = number + 1;
+  calls_[static_cast<size_t>(rank)] = number + 1;
   if (++num_here_ == brought_.size()) {
     num_here_ = 0, num_leaving_ = brought_.size(), ++number_;
     changed_.notify_all();

@@ -24,7 +24,7 @@ std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chron
 /// A barrier at which all ranks exchange texts: each rank brings one and gets the texts of all ranks.
 class Rendezvous {
  public:
-  explicit Rendezvous(int world_size) : brought_(static_cast<size_t>(world_size)), meetings_(brought_.size()) {}
+  explicit Rendezvous(int world_size) : brought_(static_cast<size_t>(world_size)), calls_(brought_.size()) {}
   /// Errors: aborted where a rank has left; timeout. After a timeout this rank has left.
   std::vector<std::string> exchange(int rank, std::string_view mine, std::chrono::nanoseconds timeout);
   /// A rank is gone: ranks that wait, and ranks that come later, get an error.
@@ -37,9 +37,9 @@ class Rendezvous {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> brought_;
-  std::vector<uint64_t> meetings_;         ///< by rank: the number of meetings it has come to
-  size_t num_here_ = 0, num_leaving_ = 0;  ///< ranks in this rendezvous; ranks that still read texts of the one before
-  uint64_t number_ = 0;                    ///< how many meetings were complete
+  std::vector<uint64_t> calls_;            ///< by rank: how many collective calls it has made
+  size_t num_here_ = 0, num_leaving_ = 0;  ///< ranks in this call; ranks that still read texts of the one before
+  uint64_t number_ = 0;                    ///< how many calls were complete
   bool has_left_ = false;
 };
 

@@ -114,7 +114,7 @@ void SharedGpu::leave() {
   changed_.notify_all();
 }
 
-// Launches the ranks that have come. The other ranks do nothing; kernels that wait for them see their deadline.
+// Launches the ranks that have come. The other ranks do nothing; kernels that wait for them time out.
 void SharedGpu::launch_all() {
   const std::optional<Error> problem = problem_in([this] { hand_off(); });
   for (Rank& rank : ranks_)  // each gets a text of its own: ThreadSanitizer does not see how copies share one
@@ -139,6 +139,7 @@ void SharedGpu::hand_off() {
                       first - ranks_.data(), &rank - ranks_.data(), first->kernel->binary().symbol,
                       rank.kernel->binary().symbol));
   }
+  const JointArguments joint = joint_arguments(first->kernel->binary(), arguments, gpu_->info().name);
   const auto for_each_other_stream = [&](const auto& act) {
     for (Rank& rank : ranks_) {
       if (!rank.kernel || rank.stream.handle == first->stream.handle) continue;
@@ -150,7 +151,6 @@ void SharedGpu::hand_off() {
     rank.event->record(rank.stream);
     rank.event->delay(first->stream);
   });
-  const JointArguments joint = joint_arguments(first->kernel->binary(), arguments);
   gpu_->launch(*first->kernel, joint.grid, joint.slots, first->stream);
   for_each_other_stream([&](Rank& rank) {
     rank.event->record(first->stream);

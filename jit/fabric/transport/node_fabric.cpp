@@ -149,7 +149,7 @@ class NodeFabric final : public Fabric, private PeerWatch {
     local_->set_timeout(timeout);
   }
   std::vector<std::string> all_gather(std::string_view mine) override {
-    const uint64_t rendezvous = ++num_meetings_;
+    const uint64_t rendezvous = ++num_rendezvous_;
     proxy_thread_->send_text(rendezvous, mine);
     std::vector<std::string> all(static_cast<size_t>(world_size()));
     place(local_ranks_, local_->all_gather(mine), all);
@@ -201,7 +201,7 @@ class NodeFabric final : public Fabric, private PeerWatch {
   std::unique_ptr<Fabric> local_;
   std::vector<int> local_ranks_;
   std::shared_ptr<ProxyThread> proxy_thread_;  ///< memory may outlive its fabric
-  uint64_t num_meetings_ = 0, num_memories_ = 0;
+  uint64_t num_rendezvous_ = 0, num_memories_ = 0;
 };
 
 }  // namespace

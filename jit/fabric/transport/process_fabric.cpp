@@ -47,24 +47,24 @@ struct Slot {
   char part[kTextBytes];
 };
 
-struct MeetingPage {
+struct RendezvousPage {
   uint64_t magic;                                 ///< of the first page; the others begin as zeros
   int64_t world_size;                             ///< of the first page
   std::atomic<int64_t> pids[channel::kMaxRanks];  ///< of the first page
   struct alignas(64) Count {
     std::atomic<uint64_t> value;
-  } meetings[channel::kMaxRanks];  ///< that a rank has brought its part to
+  } calls[channel::kMaxRanks];  ///< how many of them a rank has brought its part to
   Slot slots[2][channel::kMaxRanks];
   std::atomic<uint64_t> leaving[channel::kMaxRanks];  ///< a rank goes to the next page: where it has free memory
   std::atomic<uint32_t> survivors;                    ///< who does, a bit for each rank; decided once
   std::atomic<uint32_t> left;                         ///< ranks that need this page no more, a bit for each
 };
 
-constexpr size_t kMeetingBytes = (sizeof(MeetingPage) + kPage - 1) / kPage * kPage;
+constexpr size_t kRendezvousBytes = (sizeof(RendezvousPage) + kPage - 1) / kPage * kPage;
 constexpr int kNumPages = 16;  ///< what no rank touches takes no memory
-constexpr size_t kFirstBuffer = kNumPages * kMeetingBytes;
+constexpr size_t kFirstBuffer = kNumPages * kRendezvousBytes;
 
-void leave(MeetingPage& page, int rank) { page.left.fetch_or(uint32_t{1} << rank); }
+void leave(RendezvousPage& page, int rank) { page.left.fetch_or(uint32_t{1} << rank); }
 
 using Clock = std::chrono::steady_clock;
 using Timeout = std::chrono::nanoseconds;
@@ -98,7 +98,7 @@ class ProcessFabric final : public Fabric {
         rank_(rank),
         pids_(std::move(pids)),
         device_(std::move(device)),
-        page_(file_->descriptor.get(), static_cast<size_t>(page_number) * kMeetingBytes, kMeetingBytes),
+        page_(file_->descriptor.get(), static_cast<size_t>(page_number) * kRendezvousBytes, kRendezvousBytes),
         watch_(pids_, rank, page().left),
         next_offset_(first_buffer) {}
 
@@ -115,7 +115,7 @@ class ProcessFabric final : public Fabric {
     std::vector<std::string> all(static_cast<size_t>(world_size()));
     size_t longest = mine.size(), done = 0;
     do {
-      Slot(&slots)[channel::kMaxRanks] = page().slots[num_meetings_ & 1];
+      Slot(&slots)[channel::kMaxRanks] = page().slots[num_rendezvous_ & 1];
       Slot& own = slots[rank_];
       own.total_bytes = mine.size();
       mine.copy(own.part, kTextBytes, std::min(done, mine.size()));
@@ -177,7 +177,7 @@ class ProcessFabric final : public Fabric {
       fail(ErrorCode::out_of_resources, fmt::format("no {} bytes of shared memory: {}", end, system_reason()));
   }
 
-  MeetingPage& page() const { return *static_cast<MeetingPage*>(page_.data()); }
+  RendezvousPage& page() const { return *static_cast<RendezvousPage*>(page_.data()); }
   bool has_left(int rank) const { return (page().left.load() >> rank & 1) != 0; }
 
   /// Ranks that have neither come nor gone. When there are none, decides which ranks survive; then there are none.
@@ -194,11 +194,11 @@ class ProcessFabric final : public Fabric {
   }
 
   void meet() {
-    const uint64_t count = ++num_meetings_;
+    const uint64_t count = ++num_rendezvous_;
     const auto start = Clock::now();
-    page().meetings[rank_].value.store(count, std::memory_order_release);
+    page().calls[rank_].value.store(count, std::memory_order_release);
     for (int peer = 0; peer < world_size(); ++peer) {
-      const auto& theirs = page().meetings[peer].value;
+      const auto& theirs = page().calls[peer].value;
       const auto has_come = [&] { return theirs.load(std::memory_order_acquire) >= count; };
       const auto is_over = [&] { return has_come() || has_left(peer) || Clock::now() - start > timeout(); };
       if (!fabric::wait_until(is_over, &watch_))
@@ -217,7 +217,7 @@ class ProcessFabric final : public Fabric {
   std::shared_ptr<Device> device_;  ///< goes on with the survivors
   Mapping page_;
   ProcessWatch watch_;
-  uint64_t num_meetings_ = 0;
+  uint64_t num_rendezvous_ = 0;
   size_t next_offset_;
 };
 
@@ -236,7 +236,7 @@ void check_is_world(int fd) {
 }
 
 /// Enters a rank; the processes of all when all are there.
-std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
+std::vector<pid_t> join(RendezvousPage& page, int rank, Timeout timeout) {
   const auto world_size = static_cast<int>(page.world_size);
   if (rank < 0 || rank >= world_size)
     fail(ErrorCode::invalid_argument,
@@ -269,8 +269,8 @@ int make_process_world(int world_size) {
   Descriptor file(static_cast<int>(syscall(SYS_memfd_create, "seqtile fabric", 0)));
   if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(kFirstBuffer)) != 0)
     fail(ErrorCode::out_of_resources, "no shared memory: " + system_reason());
-  const Mapping mapping(file.get(), 0, kMeetingBytes);
-  auto* page = new (mapping.data()) MeetingPage{};
+  const Mapping mapping(file.get(), 0, kRendezvousBytes);
+  auto* page = new (mapping.data()) RendezvousPage{};
   page->world_size = world_size;
   page->magic = kMagic;
   return file.release();
@@ -279,15 +279,15 @@ int make_process_world(int world_size) {
 std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads, Timeout timeout) {
   const auto file = std::make_shared<fabric::SharedFile>(duplicate(fd));
   check_is_world(file->descriptor.get());
-  const Mapping world(file->descriptor.get(), 0, kMeetingBytes);
+  const Mapping world(file->descriptor.get(), 0, kRendezvousBytes);
   auto device = make_cpu_device(num_threads);
-  auto pids = join(*static_cast<MeetingPage*>(world.data()), rank, timeout);
+  auto pids = join(*static_cast<RendezvousPage*>(world.data()), rank, timeout);
   try {
     auto fabric = std::make_unique<ProcessFabric>(file, 0, rank, std::move(pids), std::move(device), kFirstBuffer);
     fabric->all_gather("");  // all watch each other before one can end
     return fabric;
   } catch (...) {
-    leave(*static_cast<MeetingPage*>(world.data()), rank);  // nobody waits for a rank that has no fabric
+    leave(*static_cast<RendezvousPage*>(world.data()), rank);  // nobody waits for a rank that has no fabric
     throw;
   }
 }

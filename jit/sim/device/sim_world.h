@@ -5,7 +5,7 @@
 // A GPU alone does its work when it is asked for. GPUs of a world of several keep their work and do it together,
 // because kernels of one GPU may wait for kernels of another. The work is done as soon as every GPU is waited for, or
 // when a thread waits and nothing was asked for during a second (then a rank has stalled, and kernels that wait for it
-// see their deadline).
+// time out).
 #pragma once
 #include <chrono>
 #include <condition_variable>

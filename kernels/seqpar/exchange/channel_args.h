@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Behind an operation's own tensors stand the rank's staging and flags and the channel's control block, behind all
-// tensors the operation's number on the channel. A handle takes them from its channel. When a kernel is verified or
+// tensors the operation's op id on the channel. A handle takes them from its channel. When a kernel is verified or
 // tuned by one process alone they are made up: what goes to peers ends in one place that nobody reads, what they would
 // send is there already, and no peer is awaited.
 #pragma once
@@ -17,13 +17,14 @@ namespace seqtile::kernels::seqpar {
 /// Needs of a channel for calls with up to `capacity` rows of all ranks.
 ChannelOptions channel_options(const ExchangeShape& shape, int64_t capacity);
 
-/// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the scalar "number". Where
-/// no tensor has the rows of all ranks, `sequence` [length], of which only the size is read, comes before them.
+/// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the op id as the scalar
+/// "number", which is its name in stored kernels. Where no tensor has the rows of all ranks, `sequence` [length], of
+/// which only the size is read, comes before them.
 void add_channel_args(autotune::Schema& schema);
 /// Values of the symbols that add_channel_args() has added.
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity);
 
-/// The kernel's parameters for them, all of them: the counters are the last workspace, the number the only scalar.
+/// The kernel's parameters for them, all of them: the counters are the last workspace, the op id the only scalar.
 /// `workspaces` declares those before the counters.
 ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& workspaces = nullptr);
 

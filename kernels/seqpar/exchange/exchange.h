@@ -66,7 +66,7 @@ int64_t num_segments(const PhaseShape& phase, int world_size);
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity);
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity);
 
-/// A kernel's parameters of a channel: the control block, and the operation's number there. The first of the counters
+/// A kernel's parameters of a channel: the control block, and the operation's op id there. The first of the counters
 /// (i32) counts the programs that have ended; all are zero between launches.
 struct ChannelViews {
   Var block, counters, op_id;

@@ -79,6 +79,7 @@ class Builder {
   const Heads heads_ = op_.cut();
   const int world_size_ = op_.ranks.size();
   const TransferSchedule schedule_ = TransferSchedule::from(c_);
+  // The members from here on declare the kernel's parameters, in their order.
   linear_op::Operands v_{s_, views_of(op_, b_)};
   Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(v_.x, 0)};
 };

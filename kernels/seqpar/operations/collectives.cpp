@@ -1,4 +1,4 @@
-// kernels/seqpar/operations/collectives.cpp -- see collectives.h.
+// kernels/seqpar/operations/collectives.cpp -- see seqtile/ops/collectives.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/ops/collectives.h"
 

@@ -131,10 +131,11 @@ class Builder {
   const AttentionForward a_ = plain_of<AttentionForward>(op_);
   const AttentionForward::Tile tile_ = tile_of(a_, c_);
   const TransferSchedule schedule_ = TransferSchedule::from(c_);
+  // The members from here on declare the kernel's parameters, in their order.
   const ContextAttentionForward::Tensors<Var> v_ = views_of(op_, b_);
   Var sequence_ = b_.view("sequence", DType::i8, {kDynamic});
   Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(sequence_, 0)};
-  const SequenceRows rows_{b_, op_.layout, ex_.world_size(), ex_.length()};
+  const RankPositions rows_{b_, op_.layout, ex_.world_size(), ex_.length()};
 };
 
 struct ContextKernel {

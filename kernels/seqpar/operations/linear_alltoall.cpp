@@ -160,6 +160,7 @@ class Builder {
   const Tile t_ = Tile::from(c_);
   const GroupedHeads heads_ = op_.cut();
   const int world_size_ = op_.ranks.size();
+  // The members from here on declare the kernel's parameters, in their order.
   linear_op::Operands v_{op_.product(), views_of(op_, b_)};
   Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(v_.y[0], 0)};
   const ChunkedTiles tiles_{t_.block_m, c_.get_int("chunk_rows"),

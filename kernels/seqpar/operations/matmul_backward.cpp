@@ -132,9 +132,9 @@ autotune::OpDef::Tolerance Shape::tolerance(int64_t length) const {
   return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
 }
 
+// The reference: plain double loops over own rows and over what stands in the staging for those of the peers.
 namespace {
 
-/// In plain double loops, over what peers have preset.
 using Rows = std::vector<std::vector<double>>;
 
 ExchangeShape smallest_exchange(const Shape& s) { return s.exchange(kSmallestChunk); }

@@ -81,6 +81,7 @@ class Builder {
   const RmsNormBackward& norm_ = op_.norm;
   const RmsNormBackward::Tile tile_ = tile_of(norm_, c_);
   const int world_size_ = op_.ranks.size();
+  // The members from here on declare the kernel's parameters, in their order.
   RmsNormBackward::Tensors<Var> v_ = views_of(norm_, b_);
   Var length_ = b_.size(b_.view("sequence", DType::i8, {kDynamic}), 0);
   Workspaces workspaces_;

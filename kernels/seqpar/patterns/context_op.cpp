@@ -84,18 +84,18 @@ autotune::OpDef::Tolerance ContextOp::tolerance(int64_t length) const {
   return definition().tolerance(plain, std::vector<int64_t>{length, length, length, 1});
 }
 
-RowPieces<Var> SequenceRows::in_i32(const RowPieces<Var>& p) const {
+RowPieces<Var> RankPositions::in_i32(const RowPieces<Var>& p) const {
   const auto cast = [&](Var value) { return b_.cast(value, DType::i32); };
   Var first = cast(p.first), num_first = cast(p.num_first), second = cast(p.second);
   return {first, num_first, second, cast(p.num_rows)};
 }
 
-Var SequenceRows::position(const RowPieces<Var>& p, Var row) const {
+Var RankPositions::position(const RowPieces<Var>& p, Var row) const {
   if (layout_ == RowLayout::contiguous) return row + p.first;
   return b_.select(row < p.num_first, row + p.first, row + (p.second - p.num_first));
 }
 
-Var SequenceRows::num_until(const RowPieces<Var>& p, Var position) const {
+Var RankPositions::num_until(const RowPieces<Var>& p, Var position) const {
   const auto within = [&](Var first, Var count) { return b_.max(b_.min(position - (first - 1), count), 0); };
   Var rows = within(p.first, p.num_first);
   return layout_ == RowLayout::contiguous ? rows : rows + within(p.second, p.num_rows - p.num_first);

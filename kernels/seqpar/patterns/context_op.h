@@ -56,9 +56,9 @@ struct ContextOp {
 
 /// Where a rank's rows stand in the sequence, which masks go by: the functions of RowLayout in Vars. In every layout a
 /// rank's rows are in the order of the sequence.
-class SequenceRows {
+class RankPositions {
  public:
-  SequenceRows(KernelBuilder& b, RowLayout layout, int world_size, Var length)
+  RankPositions(KernelBuilder& b, RowLayout layout, int world_size, Var length)
       : b_(b), layout_(layout), world_size_(world_size), length_(length) {}
 
   RowPieces<Var> of(Var rank) const { return pieces_of(layout_, rank, length_, world_size_); }

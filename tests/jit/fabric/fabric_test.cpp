@@ -252,8 +252,9 @@ TEST_CASE("channel: it grows, starts anew, and goes on counting", "[fabric]") {
               "");
 }
 
-TEST_CASE("fabric: who is in a meeting gets its texts, and nobody enters the next one behind a rank that leaves",
-          "[fabric]") {
+TEST_CASE(
+    "fabric: who is in a collective call gets its texts, and nobody enters the next one behind a rank that leaves",
+    "[fabric]") {
   for (int i = 0; i < 300; ++i) {
     auto fabrics = make_thread_fabric(3);
     std::vector<std::string> second(3);

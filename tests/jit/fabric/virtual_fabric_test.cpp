@@ -172,7 +172,7 @@ TEST_CASE("virtual fabric: blocks of all ranks run at once, or none", "[fabric][
   const uint64_t slots[] = {1, 2};
   const std::vector<RankArguments> ranks(kRanks, {{4, 1, 1}, slots});
   const KernelBinary fused = kernel_of("fused");
-  const JointArguments joint = joint_arguments(fused, ranks);
+  const JointArguments joint = joint_arguments(fused, ranks, "a GPU");
   CHECK(joint.grid == Grid{kRanks * 4, 1, 1});
   CHECK(gpu_grid(fused, joint.grid, 3, "a GPU").blocks[0] == 3);
   CHECK(gpu_grid(fused, joint.grid, 8, "a GPU").blocks[0] == 6);
@@ -186,18 +186,18 @@ TEST_CASE("virtual fabric: blocks of all ranks run at once, or none", "[fabric][
 TEST_CASE("joint arguments: ranks without slots or programs have empty rows", "[fabric]") {
   const uint64_t slots[] = {1, 2};
   const RankArguments ranks[] = {{}, {{2, 3, 1}, slots}};
-  const JointArguments joint = joint_arguments(kernel_of("fused"), ranks);
+  const JointArguments joint = joint_arguments(kernel_of("fused"), ranks, "a GPU");
   CHECK(joint.grid == Grid{kRanks * 6, 1, 1});
   CHECK(joint.slots == std::vector<uint64_t>{0, 0, 0, 0, 0, 1, 2, 2, 3, 1, 0, 0, 0, 0, 0});
-  CHECK(gpu_grid(kernel_of("fused"), joint_arguments(kernel_of("fused"), {}).grid, 8, "a GPU").is_empty());
+  CHECK(gpu_grid(kernel_of("fused"), joint_arguments(kernel_of("fused"), {}, "a GPU").grid, 8, "a GPU").is_empty());
 }
 
 TEST_CASE("joint arguments: a wrong number of ranks or slots is refused", "[fabric][fault]") {
   const uint64_t slots[] = {1, 2, 3};
   const std::vector<RankArguments> ranks(kRanks, {{4, 1, 1}, slots});
-  CHECK_THROWS_WITH(joint_arguments(kernel_of("fused", 2), ranks),
+  CHECK_THROWS_WITH(joint_arguments(kernel_of("fused", 2), ranks, "a GPU"),
                     "kernel fused: a launch of 3 ranks, it is compiled for 2");
-  CHECK_THROWS_WITH(joint_arguments(kernel_of("fused"), ranks),
+  CHECK_THROWS_WITH(joint_arguments(kernel_of("fused"), ranks, "a GPU"),
                     "kernel fused: 3 argument slots were given for a rank, it takes 2");
   FakeCuda fake;
   const auto gpu = fake_gpu();

@@ -101,9 +101,11 @@ std::string GuardedCall::check(std::span<const int64_t> rows, const std::vector<
     if (got.size() != expected.size())
       return fmt::format("{}: the reference has {} values, {} are needed", name, expected.size(), got.size());
     const autotune::Difference worst = autotune::compare(got, expected, tolerance);
-    if (const auto width = static_cast<size_t>(tensor.num_elements() / tensor.sizes[0]); !worst.is_within())
+    if (!worst.is_within()) {
+      const auto width = static_cast<size_t>(tensor.num_elements() / tensor.sizes[0]);
       return fmt::format("{} row {} element {}: {}, should be {}, {} tolerances apart", name,
                          rows[worst.element / width], worst.element % width, worst.got, worst.want, worst.tolerances);
+    }
     std::vector<std::byte> guard = bytes_of(*memory_[i]);
     Tensor copy = tensor;
     copy.data = guard.data() + (static_cast<const std::byte*>(tensor.data) - memory_[i]->data());

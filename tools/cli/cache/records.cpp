@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/engine/usable.h"
+#include "jit/base/nearest_word.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/ranks/ranks.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <optional>
 
-#include "tools/cli/plan/plan.h"
 #include "cache/database/text.h"
+#include "jit/base/nearest_word.h"
 #include "planner/graph/graph_json.h"
 #include "planner/graph/json_reader.h"
 #include "planner/solver/alternatives.h"
@@ -18,9 +18,9 @@
 #include "tools/cli/command.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
+#include "tools/cli/plan/plan.h"
 #include "tools/cli/plan/plan_answer.h"
 #include "tools/cli/plan/plan_cache.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

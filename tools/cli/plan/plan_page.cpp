@@ -6,10 +6,10 @@
 #include <iterator>
 
 #include "cache/database/text.h"
+#include "jit/base/counted.h"
 #include "planner/solver/plan_costs.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

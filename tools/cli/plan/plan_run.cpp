@@ -10,6 +10,7 @@
 
 #include "autotune/worker/stats.h"
 #include "jit/base/assert.h"
+#include "jit/base/counted.h"
 #include "models/layers/model_graph.h"
 #include "models/layers/model_plans.h"
 #include "planner/solver/plan_costs.h"
@@ -19,7 +20,6 @@
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan.h"
 #include "tools/cli/plan/plan_race.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

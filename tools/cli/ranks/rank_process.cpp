@@ -28,7 +28,7 @@ extern char** environ;
 namespace seqtile::cli {
 namespace {
 
-constexpr std::string_view kWorld = "world ", kOutcome = "outcome ";  // first word of a text at a meeting
+constexpr std::string_view kWorld = "world ", kOutcome = "outcome ";  // first word of a text that ranks exchange
 
 /// Time for a rank that its peers have given up, before it is taken for dead.
 constexpr auto kGrace = std::chrono::seconds(5);

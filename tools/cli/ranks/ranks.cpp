@@ -13,13 +13,13 @@
 #include <system_error>
 #include <thread>
 
+#include "jit/base/nearest_word.h"
 #include "kernels/seqpar/prepare.h"
 #include "seqtile/fabric.h"
 #include "seqtile/op.h"
 #include "seqtile/seqpar.h"
 #include "tools/cli/model_requests.h"
 #include "tools/cli/output.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

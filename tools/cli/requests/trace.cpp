@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "jit/base/counted.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/requests/trace_cells.h"
 #include "tools/cli/requests/trace_columns.h"
 #include "tools/cli/requests/trace_file.h"
 #include "tools/cli/requests/trace_rows.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

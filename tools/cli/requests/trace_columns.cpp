@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
+#include "jit/base/counted.h"
+#include "jit/base/nearest_word.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/requests/trace_cells.h"
-#include "jit/base/nearest_word.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

@@ -15,10 +15,10 @@
 #include <random>
 
 #include "autotune/call/call_values.h"
+#include "jit/base/counted.h"
 #include "seqtile/tensor.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
-#include "jit/base/counted.h"
 
 namespace seqtile::cli {
 namespace {

@@ -33,9 +33,9 @@ unsigned escaped_unit(std::string_view text) {
   return error == std::errc() && end == text.data() + 6 ? unit : 0;
 }
 
-class Mender {
+class Repairer {
  public:
-  explicit Mender(std::string_view line) : rest_(line) {}
+  explicit Repairer(std::string_view line) : rest_(line) {}
 
   std::string run() {
     while (!rest_.empty()) {
@@ -97,6 +97,6 @@ class Mender {
 
 }  // namespace
 
-std::string repaired_json_line(std::string_view line) { return Mender(line).run(); }
+std::string repaired_json_line(std::string_view line) { return Repairer(line).run(); }
 
 }  // namespace seqtile::cli

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "jit/base/nearest_word.h"
 #include "jit/sim/exec/machine.h"
 #include "seqtile/device.h"
 #include "tools/cli/errors.h"
@@ -19,7 +20,6 @@
 #include "tools/cli/simulate/foreign_call.h"
 #include "tools/cli/simulate/ptx_file.h"
 #include "tools/cli/simulate/simulation_watch.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/base/env.h"
+#include "jit/base/nearest_word.h"
 #include "seqtile/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"
 #include "tools/cli/tune/config_choice.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

@@ -10,12 +10,12 @@
 #include <map>
 #include <set>
 
+#include "jit/base/nearest_word.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
-#include "jit/base/nearest_word.h"
 
 namespace seqtile::cli {
 namespace {

@@ -7,11 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "autotune/keys.h"
-#include "autotune/nearest_bucket.h"
-#include "tools/cli/tune/explain.h"
 #include "autotune/engine/usable.h"
 #include "autotune/key_difference.h"
+#include "autotune/keys.h"
+#include "autotune/nearest_bucket.h"
 #include "seqtile/compiler.h"
 #include "seqtile/op.h"
 #include "seqtile/tuner.h"
@@ -19,6 +18,7 @@
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks/ranks.h"
+#include "tools/cli/tune/explain.h"
 
 namespace seqtile::cli {
 namespace {

@@ -124,6 +124,9 @@ int run(const Session& session, const ProveOptions& given) {
   if (options.operation.empty() && options.model.empty())
     bad_input("prove: give --model FILE, or an operation and its fields");
   if (!options.operation.empty()) {
+    if (options.fabric == "mpi")
+      bad_input(
+          "--fabric mpi: one operation is proved without the ranks of mpirun; give --model, or --fabric processes");
     set_rank_fields(session, options);
     return prove(session, options);
   }
@@ -151,6 +154,7 @@ void add_prove(CLI::App& app, Session& session) {
   add_model(command, *options);
   command.get_option("--model")->required(false)->excludes(operation)->excludes(command.get_option("--set"));
   command.get_option("--kv-lengths")->excludes(operation);
+  command.get_option("--strict-model")->excludes(operation);
   add_lengths(command, *options);
   command.get_option("--lengths")->required();
   command.add_option("--grade", options->grade, "Grade that a record must have")
