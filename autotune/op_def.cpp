@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/op_def.h"
 
+#include <fmt/ranges.h>
+
 #include "autotune/kernel_name.h"
 #include "jit/base/hash.h"
 #include "jit/base/nearest_word.h"

@@ -332,7 +332,7 @@ TEST_CASE("planned model: what cannot be shared or run is one line", "[kernels][
   Model normed = block(2);
   normed.head_norm = HeadNorm::each_head;
   CHECK_THAT(refusal(normed, planned, 2), Contains("llama model: no kernel over planned ranks for norms of queries"));
-  CHECK_THAT(refusal(block(2), planned, 3), Contains("3 ranks: a graph of decoder layers is run"));
+  CHECK_THAT(refusal(block(2), planned, 3), Contains("3 ranks: the graph must be decoder layers"));
   CHECK_THAT(refusal(block(2), priced(block(2), 2, 3, {}), 2), Contains("length 3 on 2 ranks"));
 }
 
