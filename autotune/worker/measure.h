@@ -24,7 +24,6 @@ class Meter {
 
  private:
   struct Lane;
-  Lane make_lane(const LoadedCandidate& candidate);
   double sample_us(Lane& lane, int reps, double fraction);
   double sample_host_us(Lane& lane, int reps, double fraction);
   double sample_gpu_us(Lane& lane, int reps);

@@ -19,7 +19,7 @@ struct Sizes {
 /// Pairs of a query and a key that it sees, of one head: all sequences as long as the average one. `window`: 0, all.
 double visible_pairs(const Sizes& sizes, bool causal, int64_t window);
 
-/// What the smallest tile, of 4 warps, needs of a GPU's block, and the values that these warps hold at most.
+/// The smallest tile: its rows of queries and keys, its needs of a GPU's block, and the values that 4 warps hold.
 struct SmallestTile {
   int64_t queries, keys, shared_bytes, values, most_values;
 };

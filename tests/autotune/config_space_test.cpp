@@ -84,7 +84,8 @@ TEST_CASE("registry: names are unique, unknown ones list the known", "[autotune]
   Registry registry = test::toy_registry();
   CHECK(registry.find("toy_add").name == "toy_add");
   CHECK_THROWS_WITH(registry.add(test::toy_add_op()), "operation toy_add is registered already");
-  CHECK_THROWS_WITH(registry.find("toy"), "no operation is called \"toy\"; there are: toy_add, toy_ranks; did you mean toy_add?");
+  CHECK_THROWS_WITH(registry.find("toy"),
+                    "no operation is called \"toy\"; there are: toy_add, toy_ranks; did you mean toy_add?");
   OpDef incomplete = test::toy_add_op();
   incomplete.name = "other";
   incomplete.reference = nullptr;

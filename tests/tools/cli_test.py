@@ -1302,6 +1302,9 @@ class Json(Cli):
             self.assertTrue(op["summary"] and op["fields"], name)
         self.assertTrue(every["all_reduce"]["over_ranks"] and not every["linear"]["over_ranks"])
         run = self.seqtile("operations", "act_and_mul", "--json")
+        for command in ("compile", "tune", "explain"):
+            self.assert_line(self.seqtile(command, "all_gather", "--set", "n=64", "--length", "8"), 2,
+                             "all_gather runs on several ranks; give their number, for example --ranks 2")
         self.assertRegex(run.out, r"n +1\.\.524288 +none: give it\n")
         self.assertRegex(run.out, r"activation +.*gelu_tanh.* +silu\n")
         self.assertRegex(self.seqtile("operations", "rope").out, r"rotary_dim +2\.\.1024 +follows other fields\n")

@@ -287,6 +287,8 @@ autotune::Workload workload_of(const autotune::Registry& registry, const Options
   workload.dtype = options.dtype.empty() ? DType::f32 : parse_dtype_flag(options.dtype);
   workload.threads = threads;
   workload.fields = parse_fields("--set", options.set);
+  if (op.on_rank && !workload.fields.contains("world_size"))
+    bad_input(fmt::format("{} runs on several ranks; give their number, for example --ranks 2", op.name));
   return op.normalize(workload);
 }
 

@@ -94,7 +94,7 @@ autotune::Schema rank_schema_of(const Op& op) {
   return schema;
 }
 
-/// What has the kernel's configurations and what they cost.
+/// The object with the kernel's configurations and costs: the kernel itself, or what its plans() returns.
 template <class Kernel>
 decltype(auto) plans_of(const Kernel& kernel) {
   if constexpr (requires { kernel.plans(); }) return kernel.plans();

@@ -30,7 +30,7 @@ ExchangeShape context_exchange(const Op& op, int64_t columns, int64_t chunk_rows
   return {.world_size = op.ranks.size(), .identity = 0, .phases = {rows}, .layout = op.layout};
 }
 
-/// What a kernel over ranks has as plans (rank_op.h).
+/// The configurations and costs of attention over ranks, as plans() of its kernels returns them (rank_op.h).
 struct ContextOp {
   /// The threads of a GPU hold the values of a tile beside what they know of the ranks.
   using LeavesRoom = std::function<bool(const autotune::Config& tile, const Target& target)>;

@@ -188,8 +188,8 @@ class ConfigChoice {
   std::unique_ptr<Device> device_;
 };
 
-/// As ConfigChoice::choose(). One configuration is for all chosen records, so an error names the record that refuses
-/// it.
+/// Calls ConfigChoice::choose(). One configuration is for all chosen records, so that an error names the record that
+/// refuses it.
 void choose(const ConfigChoice& choice, Edit& edit, const std::vector<cache::TrialRow>& trials) {
   try {
     choice.choose(edit, trials);
