@@ -1,8 +1,6 @@
-// jit/base/error.cpp -- names of the error codes and the failing assertion.
+// jit/base/error.cpp -- names of the error codes.
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/error.h"
-
-#include "jit/base/assert.h"
 
 namespace seqtile {
 
@@ -21,10 +19,6 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::internal: return "internal";
   }
   return "unknown";
-}
-
-void assertion_failed(const char* condition, const char* file, int line) {
-  throw Error(ErrorCode::internal, std::string(file) + ":" + std::to_string(line) + ": assertion failed: " + condition);
 }
 
 }  // namespace seqtile

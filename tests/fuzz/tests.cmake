@@ -9,7 +9,8 @@ endif()
 
 # Only the planner and its dependencies are built.
 file(GLOB planner_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/planner/*/*.cpp)
-foreach(needed autotune/fields.cpp cache/database/text.cpp jit/base/hash.cpp jit/base/dtype.cpp jit/base/error.cpp)
+foreach(needed autotune/fields.cpp cache/database/text.cpp jit/base/hash.cpp jit/base/dtype.cpp jit/base/error.cpp
+                jit/base/assert.cpp)
   list(APPEND planner_sources ${CMAKE_SOURCE_DIR}/${needed})
 endforeach()
 add_executable(plan_fuzz fuzz/plan_fuzz.cpp support/references/plan_text.cpp ${planner_sources})
