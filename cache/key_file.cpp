@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 
@@ -22,9 +23,14 @@ constexpr const char* kRemoveIt = "remove it: a new one is made, and binaries un
 
 constexpr int kMaxMakingWaits = 50;  ///< of 2 ms each, for the process that is making the key
 
-std::string system_message(const std::string& action, const std::string& path, int cause = errno) {
-  return fmt::format("key file {}: cannot be {} ({}); check the folder, its permissions and the free space", path,
-                     action, std::strerror(cause));
+/// `path` is empty for a problem that is not of one file.
+std::string key_problem(const std::string& path, const std::string& what) {
+  return fmt::format("{}{}{}: {}", kKeyProblem, path.empty() ? "" : " ", path, what);
+}
+
+std::string system_problem(const std::string& action, const std::string& path, int cause) {
+  return key_problem(path, fmt::format("cannot be {} ({}); check the folder, its permissions and the free space",
+                                       action, std::strerror(cause)));
 }
 
 /// The reason why another user could know or have made the key, and the next step; empty if it is the user's alone.
@@ -45,14 +51,13 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   if (!file.is_open() || fstat(file.get(), &info) != 0) {
     const int cause = errno;
     std::error_code ignored;
-    problem = system_message("opened", path, cause);
-    if (std::filesystem::is_symlink(path, ignored))
-      problem =
-          fmt::format("key file {}: is a symbolic link, which is not followed; put a copy of the key there", path);
+    problem = std::filesystem::is_symlink(path, ignored)
+                  ? key_problem(path, "is a symbolic link, which is not followed; put a copy of the key there")
+                  : system_problem("opened", path, cause);
     return std::nullopt;
   }
   if (const std::string refusal = refusal_of(info); !refusal.empty()) {
-    problem = fmt::format("key file {}: {}", path, refusal);
+    problem = key_problem(path, refusal);
     return std::nullopt;
   }
   MacKey key{};
@@ -60,8 +65,8 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   unsigned char bytes[sizeof key + 1] = {};
   const ssize_t count = read(file.get(), bytes, sizeof bytes);
   if (count != static_cast<ssize_t>(key.size())) {
-    problem = fmt::format("key file {}: {} bytes are needed, it has {}; {}", path, key.size(),
-                          static_cast<long long>(info.st_size), kRemoveIt);
+    problem = key_problem(
+        path, fmt::format("{} bytes are needed, it has {}; {}", key.size(), int64_t{info.st_size}, kRemoveIt));
     return std::nullopt;
   }
   std::memcpy(key.data(), bytes, key.size());
@@ -98,7 +103,7 @@ int put_in_place(const std::string& aside, const std::string& path) {
 
 bool create_key(const std::string& path, std::string& problem) {
   if (const std::string cause = make_parent_folders(path); !cause.empty()) {
-    problem = fmt::format("key file {}: {}; check the folder, or set SEQTILE_CONFIG_DIR", path, cause);
+    problem = key_problem(path, cause + "; check the folder, or set SEQTILE_CONFIG_DIR");
     return false;
   }
   const std::string aside = fmt::format("{}.{}.{:08x}", path, getpid(), randombytes_random());
@@ -106,7 +111,7 @@ bool create_key(const std::string& path, std::string& problem) {
   if (cause == 0) cause = put_in_place(aside, path);
   unlink(aside.c_str());
   if (cause != 0 && cause != EEXIST) {  // a key that another process has just put there is as good
-    problem = system_message("made", path, cause);
+    problem = system_problem("made", path, cause);
     return false;
   }
   const Descriptor folder(open(parent_folder(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -124,11 +129,11 @@ bool is_being_made(const std::string& path) {
 
 std::optional<MacKey> load_or_create_key(const std::string& path, std::string& problem) {
   if (sodium_init() < 0) {
-    problem = "key file: libsodium has no source of random numbers on this machine";
+    problem = key_problem(path, "libsodium has no source of random numbers on this machine");
     return std::nullopt;
   }
   if (path.empty()) {
-    problem = "key file: no path for it; set HOME or SEQTILE_CONFIG_DIR";
+    problem = key_problem("", "no path for it; set HOME or SEQTILE_CONFIG_DIR");
     return std::nullopt;
   }
   struct stat info {};
