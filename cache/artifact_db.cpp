@@ -190,11 +190,13 @@ std::vector<std::optional<KernelBinary>> SqliteArtifactDb::load_all(const std::v
   int64_t hits = 0, rejected = 0;
   if (mac_key_) {
     file_.read([&](Connection& connection) {
+      hits = rejected = 0;
       for (size_t i = 0; i < keys.size(); ++i) {
         KernelBinary binary;
         const Answer answer = load_any(connection, keys[i], binary);
         rejected += answer == Answer::rejected;
         hits += answer == Answer::found;
+        found[i].reset();
         if (answer == Answer::found) found[i] = std::move(binary);
       }
     });
@@ -264,8 +266,7 @@ bool SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary)
     insert(connection, own, binary);
     evict(connection, own.hash);
   });
-  const bool is_lasting = !file_.is_writable() && !file_.is_damaged() && file_.counters().busy == 0;
-  if (!is_stored && is_lasting) report_unwritable();
+  if (!is_stored && file_.is_lastingly_unwritable()) report_unwritable();
   return is_stored;
 }
 
@@ -325,6 +326,7 @@ ArtifactKey SqliteArtifactDb::without_key(ArtifactKey stored) const {
 int64_t SqliteArtifactDb::count_others() {
   int64_t count = 0;
   file_.read([&](Connection& connection) {
+    count = 0;
     Statement statement = connection.prepare(kSelectAllManifests);
     for (ArtifactKey stored; statement.step();) count += statement.read(0, stored.manifest) && is_others(stored);
   });

@@ -24,6 +24,7 @@ class SqlitePlanStore final : public PlanStore {
     std::optional<StoredPlan> found;
     Tally tally;
     file_.read([&](Connection& connection) {
+      found.reset(), tally = {};
       Statement statement = connection.prepare(kSelectPlan);
       statement.bind(sha256_hex(manifest_json));
       if (!statement.step()) return;
@@ -38,6 +39,7 @@ class SqlitePlanStore final : public PlanStore {
     std::vector<StoredPlan> plans;
     Tally tally;
     file_.read([&](Connection& connection) {
+      plans.clear(), tally = {};
       Statement statement = connection.prepare(kSelectAllPlans);
       while (statement.step()) {
         std::string hash;

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seqtile/stores.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -11,7 +10,6 @@
 #include "cache/database/text.h"
 #include "cache/row_codec.h"
 #include "cache/row_scan.h"
-#include "jit/base/hash.h"
 
 namespace seqtile::cache {
 namespace {
@@ -108,7 +106,9 @@ std::vector<Record> SqliteTuningStore::records(const TuningKey& key, std::vector
   const KeyHashes hashes = hash_key(key);
   std::vector<Record> found;
   Tally tally;
+  std::vector<BadRecord> refused;
   file_.read([&](Connection& connection) {
+    found.clear(), refused.clear(), tally = {};
     const std::string key_problem = problem_of_key(connection, hashes);
     Statement statement = connection.prepare(kSelectRecords);
     statement.bind(hashes.env);
@@ -118,13 +118,14 @@ std::vector<Record> SqliteTuningStore::records(const TuningKey& key, std::vector
       const RowState own = read_record(statement, 0, hashes, record);
       const bool is_good = tally.take(key_problem.empty() ? own : RowState::damaged);
       if (is_good) found.push_back(std::move(record));
-      else if (bad)
-        bad->push_back({record.bucket_version, record.lo, record.hi,
-                        own == RowState::damaged   ? "it does not match its checksum"
-                        : own == RowState::foreign ? "its origin is unknown"
-                                                   : key_problem});
+      else
+        refused.push_back({record.bucket_version, record.lo, record.hi,
+                           own == RowState::damaged   ? "it does not match its checksum"
+                           : own == RowState::foreign ? "its origin is unknown"
+                                                      : key_problem});
     }
   });
+  if (bad) bad->insert(bad->end(), refused.begin(), refused.end());
   count_and_report(tally);
   return found;
 }
@@ -134,6 +135,7 @@ std::vector<TrialRow> SqliteTuningStore::trials(const TuningKey& key, int64_t bu
   std::vector<TrialRow> found;
   Tally tally;
   file_.read([&](Connection& connection) {
+    found.clear(), tally = {};
     const bool is_key_good = problem_of_key(connection, hashes).empty();
     Statement statement = connection.prepare(kSelectTrials);
     statement.bind(hashes.env);
@@ -153,6 +155,7 @@ std::vector<KeyedRecord> SqliteTuningStore::all_records() {
   std::vector<KeyedRecord> found;
   Tally tally;
   file_.read([&](Connection& connection) {
+    tally = {};
     const Parts envs = load_envs(connection, tally), workloads = load_workloads(connection, tally);
     found = scan_records(connection, envs, workloads, tally);
   });
@@ -286,7 +289,8 @@ bool SqliteTuningStore::replace(const std::vector<Replacement>& edits) {
     if (refuse(why_not_storable(edit.key)) || refuse(why_not_storable(edit.after))) return false;
   bool is_as_read = true;
   const bool is_committed = file_.write([&](Connection& connection) {
-    for (const Replacement& edit : edits) is_as_read = is_as_read && has(connection, edit.key, edit.before);
+    is_as_read =
+        std::ranges::all_of(edits, [&](const Replacement& edit) { return has(connection, edit.key, edit.before); });
     if (!is_as_read) return;
     for (const Replacement& edit : edits) insert(connection, ensure_key(connection, edit.key), edit.after);
   });
@@ -314,7 +318,8 @@ bool SqliteTuningStore::remove(const TuningKey& key, const std::vector<BadRecord
 bool SqliteTuningStore::remove_records(const std::vector<KeyedRecord>& records, bool with_trials) {
   bool is_as_read = true;
   const bool is_committed = file_.write([&](Connection& connection) {
-    for (const KeyedRecord& keyed : records) is_as_read = is_as_read && has(connection, keyed.key, keyed.record);
+    is_as_read = std::ranges::all_of(
+        records, [&](const KeyedRecord& keyed) { return has(connection, keyed.key, keyed.record); });
     if (!is_as_read) return;
     for (const KeyedRecord& keyed : records) {
       const KeyHashes hashes = hash_key(keyed.key);
@@ -329,6 +334,7 @@ CheckReport SqliteTuningStore::check() {
   CheckReport report;
   Tally tally;
   const bool is_readable = file_.read([&](Connection& connection) {
+    tally = {};
     scan_file(connection, tally);
     report.problems = structure_problems(connection);
     report.is_sound = report.problems.empty();

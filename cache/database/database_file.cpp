@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -442,10 +441,19 @@ int DatabaseFile::on_busy(void* self, int) {
   return 1;
 }
 
-bool DatabaseFile::is_writable() {
-  const std::lock_guard lock(mutex_);
+bool DatabaseFile::may_be_written() const {
   if (options_.is_read_only || is_damaged_ || !connection_ || connection_->is_read_only()) return false;
   return access(parent_folder(path_).c_str(), W_OK) == 0;
+}
+
+bool DatabaseFile::is_writable() {
+  const std::lock_guard lock(mutex_);
+  return may_be_written();
+}
+
+bool DatabaseFile::is_lastingly_unwritable() {
+  const std::lock_guard lock(mutex_);
+  return !may_be_written() && !is_damaged_ && counters_.busy == 0;
 }
 
 bool DatabaseFile::is_damaged() {
@@ -482,8 +490,10 @@ std::string DatabaseFile::status() {
 }
 
 FileCounters DatabaseFile::counters() const {
-  const std::lock_guard lock(mutex_);
-  return counters_;
+  return {.bad_files = counters_.bad_files,
+          .write_failures = counters_.write_failures,
+          .busy = counters_.busy,
+          .foreign_files = counters_.foreign_files};
 }
 
 }  // namespace seqtile::cache

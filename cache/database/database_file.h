@@ -8,13 +8,17 @@
 //   - a path that is not our file (folder, symlink, other SQLite file, newer schema) is never written;
 //   - after the first sign of damage nothing is written until the path names another file;
 //   - nothing but SQLite opens the file: a stray close() in this process would drop SQLite's locks.
-// Thread-safe: one mutex around every call. A forked child abandons the inherited connection and opens its own.
+// Thread-safe: one mutex around every call but counters(). A forked child abandons the inherited connection and opens
+// its own.
 #pragma once
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -47,10 +51,14 @@ class DatabaseFile {
   DatabaseFile(const DatabaseFile&) = delete;
   DatabaseFile& operator=(const DatabaseFile&) = delete;
 
+  /// The statements of one transaction. A body whose first run fails with a DatabaseError, because a killed writer left
+  /// a journal or the file was emptied in place, may run a second time, on a new transaction. A body therefore begins
+  /// by resetting what it fills. A body must not call this object, except for counters().
   using Body = std::function<void(Connection&)>;
-  /// Runs `body` in one read transaction. Returns false if the file could not be read to the end.
+  /// Runs `body`, at most twice, in one read transaction. Returns false if the file could not be read to the end.
   bool read(const Body& body);
-  /// Runs `body` in one write transaction; creates the file and its folders. Returns true after the commit.
+  /// Runs `body`, at most twice, in one write transaction; creates the file and its folders. Returns true after the
+  /// commit, which is that of the last run: no earlier run has changed the file.
   bool write(const Body& body);
   /// Counts and reports a write that the caller refuses for `reason`.
   void refuse_write(const std::string& reason);
@@ -59,12 +67,15 @@ class DatabaseFile {
 
   const std::string& path() const { return path_; }
   bool is_writable();
+  /// True if writes fail and will go on to: not for damage, which a repair mends, nor after a lock was met.
+  bool is_lastingly_unwritable();
   bool is_damaged();  ///< damage found so far
   /// Appends `suffix` to the name of the damaged file if no other process uses it, so that the next write starts a new
   /// file. Returns the new name, or nullopt if the file was not renamed. A process that has the old file open follows
   /// the path.
   std::optional<std::string> move_aside(const std::string& suffix);
   std::string status();
+  /// Waits for no transaction.
   FileCounters counters() const;
 
  private:
@@ -75,6 +86,7 @@ class DatabaseFile {
   void roll_back_journal();
   void abandon_transaction();
   bool open(Purpose purpose);
+  bool may_be_written() const;
   bool may_connect(Purpose purpose, bool exists, const struct stat& info);
   bool connect(Purpose purpose);
   /// Opens the file. Returns true if it is ours.
@@ -107,7 +119,9 @@ class DatabaseFile {
   std::string problem_;               ///< reason why rows cannot be read
   std::string write_problem_;         ///< reason why rows cannot be written; cleared by a write
   std::string last_line_;
-  FileCounters counters_;
+  struct {
+    std::atomic<int64_t> bad_files{0}, write_failures{0}, busy{0}, foreign_files{0};
+  } counters_;  ///< as FileCounters; changed under `mutex_`, read without it
   std::chrono::milliseconds timeout_{};
   std::chrono::steady_clock::time_point busy_deadline_;
 };

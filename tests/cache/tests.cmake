@@ -8,5 +8,6 @@ seqtile_test(cache
   cache/plan_store_test.cpp
   cache/nearest_key_test.cpp
   cache/artifact_db_test.cpp
+  cache/database_file_test.cpp
   cache/device_lock_test.cpp
   cache/found_files_test.cpp)
