@@ -2,24 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/worker/process.h"
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include "autotune/worker/worker_flag.h"
 #include "jit/base/env.h"
+#include "jit/base/spawn.h"
 #include "seqtile/error.h"
-
-extern char** environ;
 
 namespace seqtile::autotune {
 namespace {
@@ -30,31 +26,13 @@ constexpr double kGreetingLimit = 20;
   throw Error(ErrorCode::out_of_resources, "cannot start the tuning worker " + program + ": " + why);
 }
 
-/// Starts `program`, which inherits the standard descriptors, `socket` and `shared`, and no others: a connection of
-/// this process would not end while the worker has it. Returns an errno value, 0 on success.
-int spawn(const std::string& program, int socket, int shared, pid_t& pid) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  // Both move down to the first numbers behind the standard descriptors, the lower one first so that it does not take
-  // the higher one's place. Duplicating a descriptor onto itself clears its close-on-exec flag in the child only.
-  const auto [low, high] = std::minmax(socket, shared);
-  const int low_in_child = std::min(low, STDERR_FILENO + 1);
-  const int high_in_child = std::min(high, std::max(low_in_child, STDERR_FILENO) + 1);
-  posix_spawn_file_actions_adddup2(&actions, low, low_in_child);
-  posix_spawn_file_actions_adddup2(&actions, high, high_in_child);
-  posix_spawn_file_actions_addclosefrom_np(&actions, std::max(high_in_child, STDERR_FILENO) + 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // processes of the worker are killed with it
-  posix_spawnattr_setpgroup(&attributes, 0);
-  std::string flag = kWorkerFlag, socket_text = std::to_string(socket < shared ? low_in_child : high_in_child),
-              shared_text = std::to_string(socket < shared ? high_in_child : low_in_child);
-  std::string name = program;
-  char* argv[] = {name.data(), flag.data(), socket_text.data(), shared_text.data(), nullptr};
-  const int failed = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return failed;
+/// Starts `program`, which inherits `socket` and `shared`. Returns an errno value, 0 on success.
+int start(const std::string& program, int socket, int shared, pid_t& pid) {
+  return spawn({.program = program,
+                .arguments = {program, kWorkerFlag, std::to_string(socket), std::to_string(shared)},
+                .descriptors = {socket, shared},
+                .leads_group = true},  // processes of the worker are killed with it
+               pid);
 }
 
 }  // namespace
@@ -87,7 +65,7 @@ WorkerProcess::WorkerProcess(const std::string& program) {
   void* page = MAP_FAILED;
   if (shared_fd_ >= 0 && ftruncate(shared_fd_, 4096) == 0)
     page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd_, 0);
-  const int failed = page == MAP_FAILED ? errno : spawn(program, ends[1], shared_fd_, pid_);
+  const int failed = page == MAP_FAILED ? errno : start(program, ends[1], shared_fd_, pid_);
   close(ends[1]);
   if (page != MAP_FAILED) shared_ = static_cast<volatile int64_t*>(page);
   if (failed) {

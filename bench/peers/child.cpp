@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +13,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "jit/base/spawn.h"
 #include "seqtile/error.h"
-
-extern char** environ;
 
 namespace seqtile::bench {
 
@@ -28,19 +26,12 @@ Child::Child(const std::string& python, const std::string& script) {
   int to_child[2], from_child[2];
   if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0)
     throw Error(ErrorCode::io, std::string("bench: no pipe for PyTorch: ") + std::strerror(errno));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  std::string arguments[] = {python, "-u", path};
-  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a new group, whose id is the child's pid
-  const int status = posix_spawnp(&pid_, python.c_str(), &actions, &attributes, argv, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  const int status = spawn({.program = python,
+                            .arguments = {python, "-u", path},
+                            .input = to_child[0],
+                            .output = from_child[1],
+                            .leads_group = true},  // the group's id is the child's pid
+                           pid_);
   close(to_child[0]);
   close(from_child[1]);
   input_ = fdopen(to_child[1], "w");

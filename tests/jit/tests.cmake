@@ -9,6 +9,7 @@ seqtile_test(jit
   support/references/interpreter_test.cpp
   jit/fabric/protocol_test.cpp
   support/protocol/protocol_explorer.cpp
+  jit/base/spawn_test.cpp
   jit/base/tensor_runs_test.cpp
   jit/ir/builder_test.cpp
   jit/ir/text_test.cpp

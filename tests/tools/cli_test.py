@@ -2460,7 +2460,9 @@ class Interrupt(Cli):
     def test_ranks_end_with_the_process_that_started_them(self):
         process = subprocess.Popen([self.program, "timeline", "fused_allgather_and_linear", "--set", "n=2048", "--set",
                                     "k=2048", "--length", "20000", "--calls", "1000", "--fabric", "processes"],
-                                   cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                   cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   pass_fds=[inherited])
+        os.close(inherited)
         others = self.working_children(process)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=240), -signal.SIGTERM)
@@ -2468,10 +2470,14 @@ class Interrupt(Cli):
             if not any(self.runs(pid) for pid in others):
                 break
             time.sleep(0.02)
+        with open(os.devnull, encoding="utf-8") as file:
+            inherited = fcntl.fcntl(file, fcntl.F_DUPFD, 200)  # one of a shell's, which is rank 0's alone
         self.assertFalse([pid for pid in others if self.runs(pid)])
 
     @staticmethod
     def runs(pid):
+        self.assertEqual([pid for pid in [process.pid, *others] if os.path.lexists(f"/proc/{pid}/fd/{inherited}")],
+                         [process.pid])
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
                 return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"

@@ -1,9 +1,8 @@
 // jit/codegen/nvptx/child_process.h -- another program, run to its end under limits, its files in memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The child is exec'd, never only forked: this process may have threads, LLVM and a GPU context. It leads a process
-// group of its own, so that whatever it starts ends with it. Files that it reads and writes have no name on disk: they
-// are private, and gone whatever happens to either process. Thread-safe.
+// The child (jit/base/spawn.h) leads a process group of its own, so that whatever it starts ends with it. Files that it
+// reads and writes have no name on disk: they are private, and gone whatever happens to either process. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "jit/base/spawn.h"
 #include "jit/runtime/cpu/host_memory.h"
 #include "seqtile/error.h"
 
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,13 +110,10 @@ class QemuDevice final : public EmulatedDevice {
     }
   }
 
-  static void run(std::vector<std::string>& arguments) {
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
+  static void run(const std::vector<std::string>& arguments) {
     pid_t child = 0;
     int status = -1;
-    if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0 || waitpid(child, &status, 0) < 0)
+    if (spawn({.program = arguments[0], .arguments = arguments}, child) != 0 || waitpid(child, &status, 0) < 0)
       throw Error(ErrorCode::io, fmt::format("cannot run {}", arguments[0]));
     if (status != 0)
       throw Error(ErrorCode::aborted,

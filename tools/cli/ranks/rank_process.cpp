@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,11 +18,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "jit/base/spawn.h"
 #include "seqtile/mpi_fabric.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"
-
-extern char** environ;
 
 namespace seqtile::cli {
 namespace {
@@ -50,11 +48,8 @@ std::vector<std::string> own_arguments() {
 pid_t start_copy(int rank, int descriptor) {
   std::vector<std::string> arguments = own_arguments();
   arguments.insert(arguments.end(), {RankProcess::kFlag, fmt::format("{}:{}", rank, descriptor)});
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
   pid_t pid = 0;
-  const int failed = posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
+  const int failed = spawn({.program = "/proc/self/exe", .arguments = arguments, .descriptors = {descriptor}}, pid);
   if (failed)
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("no process for rank {}: {}; use fewer ranks", rank, std::strerror(failed)));
