@@ -31,19 +31,20 @@ struct Part {
   int64_t size() const { return end - begin; }
 };
 
-/// The part of `count` things that the floor rule gives to a rank. Errors: unsupported if a rank would have none.
-Part part_of(const char* things, int64_t count, int rank, int world_size) {
+/// The part of `count` things that the floor rule gives to a rank. `thing` is their singular. Errors: unsupported if a
+/// rank would have none.
+Part part_of(const std::string& thing, int64_t count, int rank, int world_size) {
   if (count < world_size)
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} ranks: the model has {} {} to cut, so that a rank would have none; use at most {}",
-                            world_size, count, things, counted(count, "rank")));
+                fmt::format("{} ranks: the model has {} to cut, so that a rank would have none; use at most {}",
+                            world_size, counted(count, thing), counted(count, "rank")));
   const seqpar::Ranks ranks{.world_size = world_size};
   return {ranks.first_row(rank, count), ranks.first_row(rank + 1, count)};
 }
 
-int64_t columns_of(const char* things, int64_t columns, int rank, int world_size) {
+int64_t columns_of(const std::string& thing, int64_t columns, int rank, int world_size) {
   const int64_t block = std::gcd(columns, kColumnBlock);
-  return block * part_of(things, columns / block, rank, world_size).size();
+  return block * part_of(thing, columns / block, rank, world_size).size();
 }
 
 /// KV heads, copies included, that let equally many of the query heads `heads` read each: kernels support only that.
@@ -143,16 +144,15 @@ ModelShard shard_of(const Model& model, int rank, int world_size) {
   const int64_t group = model.heads / model.kv_heads;
   ModelShard shard;
   if (model.kv_heads >= world_size) {
-    shard.kv_heads = part_of("KV heads", model.kv_heads, rank, world_size).size();
+    shard.kv_heads = part_of("KV head", model.kv_heads, rank, world_size).size();
     shard.heads = shard.kv_heads * group;
   } else {
-    const Part heads = part_of("attention heads", model.heads, rank, world_size);
+    const Part heads = part_of("attention head", model.heads, rank, world_size);
     shard.heads = heads.size();
     shard.kv_heads = kv_copies(heads, group);
   }
-  shard.intermediate_size =
-      columns_of("blocks of intermediate_size columns", model.intermediate_size, rank, world_size);
-  shard.vocab_size = columns_of("blocks of vocab_size columns", model.vocab_size, rank, world_size);
+  shard.intermediate_size = columns_of("intermediate_size block", model.intermediate_size, rank, world_size);
+  shard.vocab_size = columns_of("vocab_size block", model.vocab_size, rank, world_size);
   return shard;
 }
 

@@ -79,15 +79,19 @@ TEST_CASE("model ranks: columns are cut in blocks and none is lost", "[kernels][
 }
 
 TEST_CASE("model ranks: a rank without a head is refused", "[kernels][seqpar]") {
-  try {
-    models::shard_of(model_with(9, 3), 0, 10);
-    FAIL("accepted");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::unsupported);
-    CHECK(std::string(error.what()) ==
-          "10 ranks: the model has 9 attention heads to cut, so that a rank would have "
-          "none; use at most 9 ranks");
-  }
+  const auto refusal = [](int heads, int kv_heads, int world_size) -> std::string {
+    try {
+      models::shard_of(model_with(heads, kv_heads), 0, world_size);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::unsupported);
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(refusal(9, 3, 10) ==
+        "10 ranks: the model has 9 attention heads to cut, so that a rank would have none; use at most 9 ranks");
+  CHECK(refusal(1, 1, 2) ==
+        "2 ranks: the model has 1 attention head to cut, so that a rank would have none; use at most 1 rank");
 }
 
 TEST_CASE("model ranks: products communicate, norms have own rows, the rest sees the whole sequence",
