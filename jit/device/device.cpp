@@ -37,11 +37,17 @@ int gpu_number(const std::string& name) {
   return std::stoi(digits);
 }
 
+std::vector<std::string> names_of_profiles() {
+  std::vector<std::string> names;
+  for (const DeviceProfile& profile : device_profiles()) names.push_back(profile.name);
+  return names;
+}
+
 /// All names but those of single GPUs.
 std::vector<std::string> names_of_devices() {
-  std::vector<std::string> names{"cpu", "cuda"};
+  std::vector<std::string> names = names_of_profiles();
   for (const char* target : kSimulated) names.push_back(std::string("sim:") + target);
-  for (const DeviceProfile& profile : device_profiles()) names.push_back(profile.name);
+  names.insert(names.end(), {"cpu", "cuda"});
   return names;
 }
 
@@ -100,9 +106,9 @@ std::unique_ptr<Device> open_device(const std::string& name, int num_threads) {
   }
   if (const DeviceProfile* profile = find_profile(name)) return make_profile_device(*profile);
   throw Error(ErrorCode::unsupported,
-              fmt::format("unknown device \"{}\"; this build knows cpu, cuda:N, sim:{} and the profiles h200, h100_sxm "
-                          "and a100{}",
-                          name, fmt::join(kSimulated, ", sim:"), did_you_mean(name, names_of_devices())));
+              fmt::format("unknown device \"{}\"; this build knows cpu, cuda:N, sim:{} and the profiles {}{}", name,
+                          fmt::join(kSimulated, ", sim:"), fmt::join(names_of_profiles(), ", "),
+                          did_you_mean(name, names_of_devices())));
 }
 
 Target device_target(const std::string& name) {

@@ -55,8 +55,12 @@ Target compile_target(const Options& options) {
     return open_device_of(options, 1)->target();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    bad_input(fmt::format("{}; code alone is also made for the targets {}, sm_80 and sm_90a{}", error.what(),
-                          fmt::join(names, ", "), did_you_mean(options.device, names)));
+    std::vector<std::string_view> targets(names.begin(), names.end());
+    targets.insert(targets.end(), {"sm_80", "sm_90a"});
+    const std::string reason = error.what();
+    const bool is_asked = reason.ends_with('?');  // whether a device was meant
+    bad_input(fmt::format("{}; code alone is also made for the targets {}{}", reason, fmt::join(targets, ", "),
+                          is_asked ? "" : did_you_mean(options.device, targets)));
   }
 }
 
