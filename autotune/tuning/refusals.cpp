@@ -23,11 +23,19 @@ bool Refusals::add(const Config& config, const Verdict& verdict) {
   return true;
 }
 
+std::string Refusals::Reason::text() const {
+  return fmt::format("{} {} (first {})", count, first_outcome, first_config);
+}
+
 std::string Refusals::text() const {
   std::string text;
-  for (const Reason& reason : reasons_)
-    text += fmt::format("{}{} {} (first {})", text.empty() ? "" : "; ", reason.count, reason.text, reason.first_config);
+  for (const Reason& reason : reasons_) text += (text.empty() ? "" : "; ") + reason.text();
   return text;
+}
+
+std::string Refusals::main_reason() const {
+  const auto main = std::ranges::max_element(reasons_, {}, &Reason::count);
+  return main == reasons_.end() ? "" : main->text();
 }
 
 }  // namespace seqtile::autotune

@@ -18,11 +18,14 @@ class Refusals {
   bool add(const Config& config, const Verdict& verdict);
   /// "7 crash, signal 11 (first {...})", the reasons divided by "; "; empty without one.
   std::string text() const;
+  /// The same of the most frequent reason alone; of equally frequent ones the first.
+  std::string main_reason() const;
 
  private:
   struct Reason {
-    std::string distinct, text, first_config;
+    std::string distinct, first_outcome, first_config;
     int64_t count = 0;
+    std::string text() const;
   };
   std::vector<Reason> reasons_;
 };

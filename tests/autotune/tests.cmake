@@ -43,6 +43,7 @@ seqtile_test(autotune
   autotune/modelling_test.cpp
   autotune/rank_finals_test.cpp
   autotune/rank_race_test.cpp
+  autotune/refusals_test.cpp
   autotune/session_test.cpp
   autotune/stats_test.cpp
   autotune/strategy_test.cpp

@@ -494,6 +494,7 @@ class Json(Cli):
         self.assertIn(found["origin"], ("tuned", "default"))
         self.assertEqual((found["refusal"], found["lack"]), ("", ""))
         self.assertEqual(found["median_us"] > 0, "not measured yet" not in found["reason"])
+        self.assertEqual(bool(found["runner_ups"]), "times the winner: ratio of the medians of all rounds" in run.out)
 
     def test_explain_names_the_record_that_the_engine_serves(self):
         norm, stores = ["rms_norm", "--set", "n=96", "--threads", "1"], ["--cache", "near.db", "--artifacts", "near_artifacts.db"]
@@ -1104,8 +1105,13 @@ class Json(Cli):
         self.assertRegex(run.out, r"\d+ buckets without a record: no candidate works there")
         self.assertNotIn("Run the command again", run.out)
         explain = ["explain", *norm, "--length", "33", *cache, "--json"]
-        refused = self.seqtile(*explain).json()["refused"]
+        explained = self.seqtile(*explain).json()
+        refused = explained["refused"]
         self.assertTrue(refused)
+        self.assertRegex(explained["reason"], r"tuning has refused every one of \d+ candidates, most often: \d+ refused, .*out of "
+                                              r"cheese.*; where the assembler refuses them, set SEQTILE_PTXAS to another, or "
+                                              r"to none, and run `seqtile tune rms_norm .*--device h200 .*`; on the GPU "
+                                              r"`seqtile tune rms_norm .*--device cuda .*` tries all of them again$")
         self.assertEqual({trial["outcome"] for trial in refused}, {"refused"})
         self.assertIn("out of cheese", refused[0]["detail"])
         run = self.seqtile(*tune, env=none)
@@ -1695,16 +1701,16 @@ class BadInput(Cli):
                                    (["compile", *linear, "--set", "activation=gellu", "--length", "4"], "did you mean gelu\\?$"),
                                    (["compile", *linear, "--length", "4", "--device", "sim:sm_8"], "did you mean sim:sm_80\\?;"),
                                    (["compile", *linear, "--length", "4", "--device", "avx51"], "did you mean avx512\\?$"),
+                                   (["compile", *linear, "--length", "4", "--device", "sm80"],
+                                    "profiles h200, h100_sxm, a100; code alone .*, sm_90a; did you mean sm_80\\?$"),
+                                   (["compile", *linear, "--length", "4", "--device", "sim_80"],
+                                    "; did you mean sim:sm_80\\?; code alone [^?]*$"),
                                    (["explain", *linear, "--length", "4", "--device", "h20"], "did you mean h200\\?$"),
                                    (["compile", *linear, "--length", "4", "--emit", "cubn"], "not one of .*; did you mean cubin\\?"),
                                    (["compile", *linear, "--length", "4", "--config", "block_mm=3"], "did you mean block_m\\?$"),
                                    (["compile", *linear, "--length", "4", "--dtype", "bf61"], "did you mean bf16\\?$"),
                                    (["tune", *linear, "--length", "4", "--strategy", "halvign"], "did you mean halving\\?"),
                                    ([*replay, "--policy", "strct"], "did you mean strict\\?; see"),
-                                   (["compile", *linear, "--length", "4", "--device", "sm80"],
-                                    "profiles h200, h100_sxm, a100; code alone .*, sm_90a; did you mean sm_80\\?$"),
-                                   (["compile", *linear, "--length", "4", "--device", "sim_80"],
-                                    "; did you mean sim:sm_80\\?; code alone [^?]*$"),
                                    ([*replay, "--requests-format", "azur"], "did you mean azure\\?; see"),
                                    ([*replay, "--prompt-column", "ContextTokns", "--output-column", "GeneratedTokens"],
                                     "no column 'ContextTokns', .*; did you mean ContextTokens\\?$"),
@@ -2462,26 +2468,26 @@ class Interrupt(Cli):
         self.assert_ctrl_c_ends(*replay, "--requests", "trace.csv", *layers)
 
     def test_ranks_end_with_the_process_that_started_them(self):
+        with open(os.devnull, encoding="utf-8") as file:
+            inherited = fcntl.fcntl(file, fcntl.F_DUPFD, 200)  # one of a shell's, which is rank 0's alone
         process = subprocess.Popen([self.program, "timeline", "fused_allgather_and_linear", "--set", "n=2048", "--set",
                                     "k=2048", "--length", "20000", "--calls", "1000", "--fabric", "processes"],
                                    cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    pass_fds=[inherited])
         os.close(inherited)
         others = self.working_children(process)
+        self.assertEqual([pid for pid in [process.pid, *others] if os.path.lexists(f"/proc/{pid}/fd/{inherited}")],
+                         [process.pid])
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=240), -signal.SIGTERM)
         for _ in range(3000):
             if not any(self.runs(pid) for pid in others):
                 break
             time.sleep(0.02)
-        with open(os.devnull, encoding="utf-8") as file:
-            inherited = fcntl.fcntl(file, fcntl.F_DUPFD, 200)  # one of a shell's, which is rank 0's alone
         self.assertFalse([pid for pid in others if self.runs(pid)])
 
     @staticmethod
     def runs(pid):
-        self.assertEqual([pid for pid in [process.pid, *others] if os.path.lexists(f"/proc/{pid}/fd/{inherited}")],
-                         [process.pid])
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
                 return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"

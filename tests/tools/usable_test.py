@@ -59,16 +59,28 @@ class Store:
         return dict(self.db.execute("SELECT * FROM record WHERE workload_id = ? AND lo = ?",
                                     [workload, bucket[0]]).fetchone())
 
+    def put(self, table, row, damage=False):
+        """Stores a row with a checksum to match."""
+        env = self.db.execute("SELECT env_hash FROM env WHERE env_id = ?", [row["env_id"]]).fetchone()[0]
+        workload = self.db.execute("SELECT workload_hash FROM workload WHERE workload_id = ?",
+                                   [row["workload_id"]]).fetchone()[0]
+        values = [value for name, value in row.items() if name not in ("env_id", "workload_id", "row_sum")]
+        row["row_sum"] = row_sum([table, env, workload] + values) if not damage else bytes(16)
+        self.db.execute(f"INSERT OR REPLACE INTO {table} VALUES({','.join('?' * len(row))})", list(row.values()))
+
     def replace(self, workload, bucket, changes, damage=False):
-        """Puts changed values into a record, with a checksum to match."""
+        """Puts changed values into a record."""
         row = self.record(workload, bucket)
         self.db.execute("DELETE FROM record WHERE workload_id = ? AND lo = ?", [workload, bucket[0]])
-        row.update(changes)
-        env = self.db.execute("SELECT env_hash FROM env WHERE env_id = ?", [row["env_id"]]).fetchone()[0]
-        of_workload = self.db.execute("SELECT workload_hash FROM workload WHERE workload_id = ?", [workload]).fetchone()[0]
-        values = [value for name, value in row.items() if name not in ("env_id", "workload_id", "row_sum")]
-        row["row_sum"] = row_sum(["record", env, of_workload] + values) if not damage else bytes(16)
-        self.db.execute(f"INSERT INTO record VALUES({','.join('?' * len(row))})", list(row.values()))
+        self.put("record", {**row, **changes}, damage)
+
+    def refuse_all(self, workload, bucket, outcome, detail):
+        """Makes the bucket one in which every candidate has failed."""
+        self.db.execute("DELETE FROM record WHERE workload_id = ? AND lo = ?", [workload, bucket[0]])
+        trials = self.db.execute("SELECT * FROM trial WHERE workload_id = ? AND lo = ?", [workload, bucket[0]]).fetchall()
+        for trial in trials:
+            self.put("trial", {**dict(trial), "outcome": outcome, "detail": detail})
+        return len(trials)
 
 
 # Name, changes of a record, part of the reason, and whether the store itself does not read the row.
@@ -168,6 +180,18 @@ class Usable(Cli):
                                           *self.stores)
                 self.assertRegex(explained["refusal"], says)
                 self.assertIn(explained["refusal"], explained["reason"])
+
+    def test_explain_says_what_tuning_refused_and_what_may_help(self):
+        for outcome, detail, helps in (("crash", "signal 11", r"`seqtile tune linear .* --strategy exhaustive.*` tries the \d+ others"),
+                                       ("oom", "no memory for 1 GB", r"with more free memory `seqtile tune linear .*` tries again .*")):
+            with self.open() as store:
+                workload, fields = store.workload("linear", "n2")
+                count = store.refuse_all(workload, BUCKETS[3], outcome, detail)
+            self.assertGreater(count, 0)
+            explained = self.run_json(1, "explain", *self.operation_flags(fields), "--length", "12", *self.stores)
+            self.assertRegex(explained["reason"], rf"no record; nearest is .*; tuning has refused every one of {count} candidates?, "
+                                                  rf"most often: {count} {outcome}, {detail} \(first \{{.*\}}\); {helps}$")
+            self.assertEqual({trial["outcome"] for trial in explained["refused"]}, {outcome})
 
     def test_prewarm_replaces_what_is_wrong_and_nothing_else(self):
         fields, planted = self.plant()

@@ -33,7 +33,7 @@ autotune::Fields workload_fields(const cache::TuningKey& key) {
   return told;
 }
 
-std::string next_step(const std::string& command, const Options& options) {
+std::string next_step(const std::string& command, const Options& options, const std::string& strategy) {
   std::vector<std::pair<std::string, std::string>> flags{{"", options.operation}};
   for (const std::string& field : options.set) flags.emplace_back("--set", field);
   const bool is_default_device = options.device == "cpu" || !options.ranks.empty();
@@ -46,6 +46,7 @@ std::string next_step(const std::string& command, const Options& options) {
                              {"--dtype", options.dtype},
                              {"--threads", options.device == "cpu" ? options.threads : ""},
                              {"--device", is_default_device ? "" : options.device},
+                             {"--strategy", strategy},
                              {"--cache", options.cache},
                              {"--artifacts", options.artifacts}});
   return "`" + autotune::command_line(command, flags) + "`";

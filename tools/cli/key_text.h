@@ -11,8 +11,10 @@ namespace seqtile::cli {
 /// host.
 autotune::Fields workload_fields(const cache::TuningKey& key);
 
-/// A command to paste, with the flags of `options`: "`seqtile tune linear --set n=128 --length 40 --device a100`".
-std::string next_step(const std::string& command, const Options& options);
+/// A command to paste, with the flags of `options` and `strategy`, where one is given: "`seqtile tune linear --set
+/// n=128
+/// --length 40 --device a100`".
+std::string next_step(const std::string& command, const Options& options, const std::string& strategy = "");
 /// The command `cache build` to paste; it takes the stores and the device only.
 std::string next_build(const Options& options);
 /// The next step for binaries that `artifacts` lacks: "run `seqtile cache build ...`", into a new file if this one

@@ -6,12 +6,15 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "autotune/engine/usable.h"
 #include "autotune/key_difference.h"
 #include "autotune/keys.h"
 #include "autotune/nearest_bucket.h"
+#include "autotune/tuning/refusals.h"
 #include "seqtile/compiler.h"
+#include "seqtile/device.h"
 #include "seqtile/op.h"
 #include "seqtile/tuner.h"
 #include "tools/cli/command.h"
@@ -33,11 +36,54 @@ struct Answer {
 };
 
 /// The command that tunes what these options name: an operation, or a model at one length.
-std::string tuning_step(Options options) {
-  if (options.model.empty()) return next_step("tune", options);
+std::string tuning_step(Options options, const std::string& strategy = "") {
+  if (options.model.empty()) return next_step("tune", options, strategy);
   options.lengths = options.length + ".." + options.length;
   options.length.clear();
-  return next_step("prewarm", options);
+  return next_step("prewarm", options, strategy);
+}
+
+bool has_worked(const cache::TrialRow& trial) { return trial.outcome == "ok" || trial.outcome == "modelled"; }
+
+/// The step that may help after a tuning that refused every candidate of a bucket, where the same tuning once more
+/// would not. `tried` has the hashes of the candidates.
+std::string step_after_refusals(const autotune::ConfigSpace& space, const std::vector<cache::TrialRow>& trials,
+                                const std::set<std::string>& tried, bool is_modelled, Options options) {
+  if (is_modelled) {
+    const std::string elsewhere = tuning_step(options);
+    options.device = "cuda";
+    return fmt::format(
+        "where the assembler refuses them, set SEQTILE_PTXAS to another, or to none, and run {}; on the "
+        "GPU {} tries all of them again",
+        elsewhere, tuning_step(options));
+  }
+  if (std::ranges::any_of(trials, [](const cache::TrialRow& trial) { return trial.outcome == "oom"; }))
+    return fmt::format("with more free memory {} tries again those that ran out of it", tuning_step(options));
+  const auto configs = space.enumerate();
+  const auto others =
+      std::ranges::count_if(configs, [&](const auto& config) { return !tried.contains(config.hash()); });
+  if (others > 0) return fmt::format("{} tries the {} others", tuning_step(options, "exhaustive"), others);
+  return "no other configuration is left to try; another --dtype, --device or value of --set has other kernels";
+}
+
+/// Says what a tuning refused and why, if it refused every candidate of the bucket, and the next step; else the step
+/// alone.
+std::string step_without_record(const autotune::OpDef& op, const autotune::Workload& workload,
+                                const autotune::Bucket& bucket, const Device& device,
+                                const std::vector<cache::TrialRow>& trials, const Options& options) {
+  autotune::Refusals refusals;
+  std::set<std::string> tried;
+  for (const cache::TrialRow& trial : trials) {
+    const auto config = autotune::parse_config(trial.config_json);
+    if (!config) continue;
+    tried.insert(config->hash());
+    refusals.add(*config, {trial.outcome, trial.detail});
+  }
+  if (tried.empty() || std::ranges::any_of(trials, has_worked)) return "run " + tuning_step(options);
+  const autotune::ConfigSpace space = op.config_space(workload, bucket.hi, device.target());
+  return fmt::format("tuning has refused every one of {}, most often: {}; {}",
+                     format_counted(tried.size(), "candidate"), refusals.main_reason(),
+                     step_after_refusals(space, trials, tried, profile_of(device) != nullptr, options));
 }
 
 /// The reason of a modelled decision; the trial of its configuration has the details.
@@ -127,9 +173,9 @@ std::optional<cache::Record> find_nearest(autotune::Usability& usable, const aut
 /// The engine's answer under the miss policy "nearest".
 Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload& workload,
                              const autotune::Bucket& bucket, const Target& target, const cache::TuningKey& key,
-                             cache::TuningStore& store, const Options& options, const std::string& refusal,
-                             const std::optional<cache::Record>& near) {
-  const std::string step = "; run " + tuning_step(options);
+                             cache::TuningStore& store, const std::string& refusal,
+                             const std::optional<cache::Record>& near, const std::string& next) {
+  const std::string step = "; " + next;
   const std::string refused = refusal.empty() ? "" : "the bucket's record does not serve: " + refusal;
   if (near)
     return {"nearest " + std::string(cache::origin_name(near->origin)),
@@ -165,9 +211,7 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
   double winner_us = answer.median_us;
   for (const cache::TrialRow& trial : trials)
     if (autotune::parse_config(trial.config_json) == answer.config) winner_us = trial.median_us;
-  std::erase_if(trials, [](const cache::TrialRow& trial) {
-    return (trial.outcome != "ok" && trial.outcome != "modelled") || trial.median_us <= 0;
-  });
+  std::erase_if(trials, [](const cache::TrialRow& trial) { return !has_worked(trial) || trial.median_us <= 0; });
   std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
   Table table({"  runner-up", "median", "times the winner", "detail"});
   Json list = Json::array();
@@ -183,7 +227,11 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
                     {"ranks_us", trial.ranks_us},
                     {"detail", detail_of(trial)}});
   }
-  if (!table.empty()) table.print();
+  if (table.empty()) return list;
+  table.print();
+  if (std::ranges::any_of(trials, [](const cache::TrialRow& trial) { return trial.outcome == "ok"; }))
+    print_line(
+        "  times the winner: ratio of the medians of all rounds; tuning decides by the ratios within each round");
   return list;
 }
 
@@ -192,7 +240,7 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
   Table table({"  refused", "outcome", "reason"});
   Json list = Json::array();
   for (const cache::TrialRow& trial : trials) {
-    if (trial.outcome == "ok" || trial.outcome == "modelled") continue;
+    if (has_worked(trial)) continue;
     const auto config = autotune::parse_config(trial.config_json);
     if (!config) continue;
     table.add({"  " + format_fields(*config), trial.outcome, detail_of(trial)});
@@ -232,9 +280,10 @@ Explained explain_workload(const Session& session, const Options& options, const
   if (!found.record)
     near =
         find_nearest(usable, bucket, usable_records(op, workload, device->target(), *store, key), *device, *artifacts);
-  const Answer answer = found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
-                                     : answer_without_record(op, workload, bucket, device->target(), key, *store,
-                                                             options, found.refusal, near);
+  const Answer answer =
+      found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
+                   : answer_without_record(op, workload, bucket, device->target(), key, *store, found.refusal, near,
+                                           step_without_record(op, workload, bucket, *device, trials, options));
   check_was_read(*store);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
