@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "jit/base/cdiv.h"
 #include "jit/base/machine_memory.h"
 #include "seqtile/error.h"

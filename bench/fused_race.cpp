@@ -9,7 +9,6 @@
 #include "autotune/call/call_values.h"
 #include "bench/stats.h"
 #include "kernels/seqpar/prepare.h"
-#include "seqtile/error.h"
 #include "seqtile/seqpar.h"
 
 namespace seqtile::bench {

@@ -9,7 +9,6 @@
 #include "autotune/call/call_values.h"
 #include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
-#include "autotune/op_def.h"
 #include "bench/stats.h"
 #include "seqtile/error.h"
 #include "seqtile/op.h"

@@ -11,10 +11,8 @@
 #include <functional>
 #include <map>
 #include <thread>
-#include <tuple>
 #include <vector>
 
-#include "bench/machine.h"
 #include "bench/operands.h"
 #include "seqtile/target.h"
 

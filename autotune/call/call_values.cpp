@@ -11,7 +11,6 @@
 
 #include "jit/base/assert.h"
 #include "jit/base/tensor_runs.h"
-#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "jit/base/assert.h"
 #include "jit/simulation.h"
-#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 

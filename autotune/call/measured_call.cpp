@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/call/measured_call.h"
 
-#include "autotune/op_def.h"
-
 #include <algorithm>
 #include <cstring>
 

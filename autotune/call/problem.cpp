@@ -4,14 +4,12 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "autotune/call/call_values.h"
 #include "autotune/call_sizes.h"
-#include "autotune/op_def.h"
 #include "jit/base/machine_memory.h"
 #include "seqtile/error.h"
 

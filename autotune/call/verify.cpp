@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <set>
 #include <span>
@@ -16,7 +15,6 @@
 #include "jit/base/tensor_runs.h"
 #include "jit/device/gpu_launch.h"
 #include "jit/simulation.h"
-#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -9,11 +9,9 @@
 
 #include "autotune/keys.h"
 #include "jit/base/forever.h"
-#include "jit/base/log.h"
 #include "seqtile/compiler.h"
 #include "seqtile/device.h"
 #include "seqtile/error.h"
-#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 

@@ -12,12 +12,10 @@
 #include "autotune/call_sizes.h"
 #include "autotune/kernel_name.h"
 #include "autotune/keys.h"
-#include "autotune/op_def.h"
 #include "jit/base/machine_memory.h"
 #include "jit/compiler.h"
 #include "seqtile/compiler.h"
 #include "seqtile/error.h"
-#include "seqtile/tuner.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
-#include "autotune/op_def.h"
 #include "autotune/tuning/session.h"
 #include "seqtile/error.h"
 

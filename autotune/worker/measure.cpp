@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "autotune/gpu_model.h"
 #include "autotune/worker/stats.h"
 #include "jit/device/capture.h"
 #include "jit/device/gpu_launch.h"
 #include "jit/simulation.h"
-#include "seqtile/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -5,7 +5,6 @@
 #include "autotune/call/call_values.h"
 #include "autotune/call/problem.h"
 #include "autotune/call_sizes.h"
-#include "autotune/op_def.h"
 #include "seqtile/compiler.h"
 
 namespace seqtile::bench {

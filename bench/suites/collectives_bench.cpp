@@ -4,13 +4,11 @@
 
 #include <array>
 #include <cstring>
-#include <map>
 
 #include "bench/environment.h"
 #include "bench/fused_race.h"
 #include "bench/suites.h"
 #include "kernels/seqpar/prepare.h"
-#include "seqtile/error.h"
 #include "seqtile/seqpar.h"
 
 namespace seqtile::bench {

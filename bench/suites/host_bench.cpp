@@ -15,7 +15,6 @@
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "seqtile/compiler.h"
-#include "seqtile/error.h"
 #include "seqtile/stores.h"
 
 namespace seqtile::bench {

@@ -13,7 +13,6 @@
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "models/file/model_file.h"
-#include "seqtile/error.h"
 #include "seqtile/model.h"
 
 namespace seqtile::bench {

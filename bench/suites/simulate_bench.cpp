@@ -4,7 +4,6 @@
 // The kernels are ours, compiled for a GPU. Shapes are small, because the time of the machine follows the number of
 // multiply-adds. Each launch runs on the calling thread alone. The counters are the best time of the rounds, and the
 // instructions and tensor operations of one launch.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +11,6 @@
 
 #include "autotune/engine/launch.h"
 #include "bench/op_arena.h"
-#include "bench/stats.h"
 #include "bench/suites.h"
 #include "jit/sim/device/sim_device.h"
 #include "seqtile/compiler.h"

@@ -7,7 +7,6 @@
 
 #include "jit/base/assert.h"
 #include "jit/base/tensor_runs.h"
-#include "seqtile/error.h"
 
 namespace seqtile {
 namespace {

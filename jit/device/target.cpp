@@ -5,7 +5,6 @@
 #include "jit/base/forever.h"
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 
 #include "jit/base/env.h"

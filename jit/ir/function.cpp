@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "seqtile/error.h"
-
 namespace seqtile::ir {
 namespace {
 

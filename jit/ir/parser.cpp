@@ -5,7 +5,6 @@
 // allows and leaves the rules to the verifier, so that tests and tools can hold IR that breaks them.
 #include <cctype>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <unordered_map>
 

@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "jit/base/assert.h"
-#include "seqtile/error.h"
 #include "seqtile/ops/rows.h"
 
 namespace seqtile::models {

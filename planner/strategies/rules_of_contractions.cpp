@@ -1,7 +1,6 @@
 // planner/strategies/rules_of_contractions.cpp -- the loops of einsum, of experts and of recurrent layers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <string_view>
 
 #include "planner/graph/local_shape.h"
 #include "planner/strategies/operator_rule.h"

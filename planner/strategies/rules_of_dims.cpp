@@ -1,7 +1,6 @@
 // planner/strategies/rules_of_dims.cpp -- the loops of operators that work along some dimensions.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <map>
 
 #include "planner/graph/reshape_maps.h"
 #include "planner/strategies/streaming.h"

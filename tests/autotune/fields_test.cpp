@@ -7,7 +7,6 @@
 #include "autotune/keys.h"
 #include "jit/base/hash.h"
 #include "seqtile/error.h"
-#include "seqtile/tuner.h"
 #include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;

@@ -3,7 +3,6 @@
 //
 // The device runs on the PTX machine. It is not registered as a simulated one, so that it is timed as a GPU.
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "autotune/call/verify.h"
 #include "autotune/worker/measure.h"

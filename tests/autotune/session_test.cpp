@@ -3,10 +3,8 @@
 #include "autotune/tuning/session.h"
 
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <set>
 
-#include "autotune/strategies/strategy.h"
 #include "seqtile/error.h"
 #include "tests/support/fakes/tuner_world.h"
 

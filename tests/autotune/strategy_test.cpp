@@ -8,8 +8,6 @@
 #include <map>
 #include <set>
 
-#include "seqtile/error.h"
-
 using namespace seqtile;
 using namespace seqtile::autotune;
 

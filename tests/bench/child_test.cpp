@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peers/child.h"
 
-#include <signal.h>
-
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>

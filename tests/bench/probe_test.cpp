@@ -3,7 +3,6 @@
 #include "bench/probe.h"
 
 #include <catch2/catch.hpp>
-#include <cmath>
 
 #include "bench/machine.h"
 #include "bench/operands.h"

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <cmath>
 #include <limits>
 #include <memory>
 

@@ -5,7 +5,6 @@
 // beyond the length, padding and guards poisoned.
 #include <catch2/catch.hpp>
 
-#include <cstring>
 #include <memory>
 #include <random>
 

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "kernels/linear/linear_config.h"

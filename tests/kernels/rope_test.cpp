@@ -5,7 +5,6 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "seqtile/engine.h"

@@ -4,7 +4,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <cmath>
 #include <set>
 
 #include "planner/compat/compat_problem.h"

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
-#include <numeric>
 
 #include "planner/compat/compat_reshard.h"
 

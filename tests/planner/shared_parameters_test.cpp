@@ -8,7 +8,6 @@
 #include "planner/graph/graph_json.h"
 #include "planner/graph/shared_parameters.h"
 #include "planner/strategies/gradient_traffic.h"
-#include "seqtile/error.h"
 #include "tests/planner/graph_maker.h"
 #include "tests/planner/planned.h"
 

@@ -7,7 +7,6 @@
 #include "jit/base/assert.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
-#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 namespace {

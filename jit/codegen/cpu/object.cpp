@@ -7,7 +7,6 @@
 #include "jit/codegen/cpu/blob.h"
 #include "jit/codegen/cpu/instrument.h"
 #include "jit/codegen/stages.h"
-#include "seqtile/error.h"
 
 #include <llvm/IR/Module.h>
 #include <llvm/IR/OptBisect.h>

@@ -1,8 +1,6 @@
 // jit/codegen/nvptx/memory.cpp -- tiles and elements between registers and global memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <unordered_set>
 

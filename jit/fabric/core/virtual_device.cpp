@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/virtual_device.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <string>
 #include <vector>
 
 #include <fcntl.h>

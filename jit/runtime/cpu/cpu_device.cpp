@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "jit/abi/program_fn.h"
 #include "jit/runtime/cpu/host_memory.h"

@@ -3,7 +3,6 @@
 #include "jit/runtime/cuda/cuda_memory.h"
 
 #include <bit>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/cuda_streams.h"
 
-#include <utility>
 #include <vector>
 
 namespace seqtile::cuda {

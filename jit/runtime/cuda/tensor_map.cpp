@@ -5,7 +5,6 @@
 #include "jit/base/assert.h"
 
 #include <array>
-#include <cstring>
 
 #include <fmt/format.h>
 

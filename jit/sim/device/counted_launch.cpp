@@ -3,7 +3,6 @@
 #include "jit/sim/device/counted_launch.h"
 
 #include "jit/sim/device/sim_device.h"
-#include "seqtile/error.h"
 
 namespace seqtile {
 

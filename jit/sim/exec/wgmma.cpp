@@ -6,7 +6,6 @@
 // the shadow under the warp group. For a later writer they are over when the writer knows that all four warps have
 // waited (or, with Checks::release_per_warp off, when one has). Rows of a K-major tile lie `pitch` bytes apart in
 // groups of eight; the descriptor's strides lead from group to group. The swizzle works on the final address.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,5 @@
 // jit/sim/memory/access.cpp -- loads, stores and atomics in every address space.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "jit/sim/exec/cohort.h"
-#include "seqtile/error.h"
 
 namespace seqtile::sim {
 

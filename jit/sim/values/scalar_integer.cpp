@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arithmetic is done on unsigned values, where overflow wraps, as the machine's does.
-#include <limits>
 
 #include "jit/sim/values/scalar.h"
 

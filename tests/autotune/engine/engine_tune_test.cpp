@@ -7,7 +7,6 @@
 #include <set>
 #include <thread>
 
-#include "seqtile/error.h"
 #include "tests/support/fakes/fake_op.h"
 
 using namespace seqtile;

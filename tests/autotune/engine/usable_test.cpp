@@ -8,7 +8,6 @@
 
 #include "autotune/keys.h"
 #include "autotune/tuning/session.h"
-#include "seqtile/error.h"
 #include "seqtile/stores.h"
 #include "tests/support/fakes/fake_op.h"
 #include "tests/support/fakes/fake_runner.h"

@@ -1,7 +1,5 @@
 // tests/jit/sim/bounds_test.cpp -- addresses so high or boxes so large that their ends wrap around.
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
-
 #include "jit/sim/memory/sim_tensor_map.h"
 #include "tests/jit/sim/sim_test.h"
 

@@ -1,6 +1,5 @@
 // tests/jit/sim/forms_test.cpp -- rarely used forms: predicates, carries, votes, registers.
 // SPDX-License-Identifier: Apache-2.0
-#include "seqtile/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

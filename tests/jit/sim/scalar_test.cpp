@@ -1,7 +1,6 @@
 // tests/jit/sim/scalar_test.cpp -- each scalar family against a plain C++ loop over random and awkward values.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 

@@ -1,6 +1,5 @@
 // tests/jit/sim/tensor_copy_test.cpp -- bulk and tensor copies of every rank, swizzle and reduction.
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
 #include <functional>
 
 #include "jit/sim/memory/sim_tensor_map.h"

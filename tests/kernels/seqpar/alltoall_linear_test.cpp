@@ -6,8 +6,6 @@
 #include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <cstring>
 #include <deque>
 #include <optional>
 

@@ -8,7 +8,6 @@
 
 #include <catch2/catch.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <deque>
 

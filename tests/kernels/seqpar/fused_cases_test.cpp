@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include <string>
-#include <vector>
 
 #include "seqtile/kernel.h"
 #include "tests/support/kernels/kernel_table.h"

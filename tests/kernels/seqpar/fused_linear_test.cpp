@@ -1,7 +1,6 @@
 // tests/kernels/seqpar/fused_linear_test.cpp -- products that communicate inside their launch, bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <unistd.h>
 
 #include "jit/abi/channel_block.h"

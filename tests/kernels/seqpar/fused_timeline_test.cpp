@@ -8,7 +8,6 @@
 #include <thread>
 #include <tuple>
 
-#include "seqtile/error.h"
 #include "seqtile/fabric.h"
 #include "seqtile/operations.h"
 #include "seqtile/ops/ranks.h"

@@ -7,7 +7,6 @@
 
 #include <catch2/catch.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <deque>
 #include <optional>

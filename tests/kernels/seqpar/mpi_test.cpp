@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <thread>

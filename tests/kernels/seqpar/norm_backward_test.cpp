@@ -3,9 +3,7 @@
 #include "seqtile/ops/ranks.h"
 
 #include <catch2/catch.hpp>
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <deque>
 #include <optional>
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "seqtile/compiler.h"
-#include "seqtile/error.h"
 #include "tests/support/ranks/collective_run.h"
 #include "tests/support/ranks/op_on_ranks.h"
 #include "tests/support/ranks/rank_operations.h"

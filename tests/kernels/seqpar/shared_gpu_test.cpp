@@ -1,12 +1,10 @@
 // tests/kernels/seqpar/shared_gpu_test.cpp -- ranks that share a GPU and call wrongly, too late, or wrong kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <latch>
 
 #include "jit/device/gpu_launch.h"
 #include "seqtile/compiler.h"
-#include "seqtile/error.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/fused_linear_run.h"
 

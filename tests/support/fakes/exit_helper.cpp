@@ -8,7 +8,6 @@
 //   background, tune       while an operation is tuned, on the engine's thread or inside a call
 //   statics_background     as background; engine and handle are statics, and the tuning goes on once exit has begun
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>

@@ -3,7 +3,6 @@
 #include "tests/support/ranks/graph_rank.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "autotune/call/call_values.h"
 #include "kernels/seqpar/exchange/row_layout.h"

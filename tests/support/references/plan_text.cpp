@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <exception>
 #include <stdexcept>
 
 #include "planner/compat/compat_problem.h"

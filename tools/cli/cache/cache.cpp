@@ -8,7 +8,6 @@
 
 #include "autotune/engine/usable.h"
 #include "cache/plan_store.h"
-#include "seqtile/tensor.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/cache/edit.h"
 #include "tools/cli/cache/records.h"

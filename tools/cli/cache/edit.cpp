@@ -11,7 +11,6 @@
 #include "seqtile/op.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/cache/records.h"
-#include "tools/cli/key_text.h"
 #include "tools/cli/tune/config_choice.h"
 
 namespace seqtile::cli {

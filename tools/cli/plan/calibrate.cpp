@@ -12,7 +12,6 @@
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/rows.h"
 #include "seqtile/seqpar.h"
-#include "seqtile/tuner.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {

@@ -8,7 +8,6 @@
 #include "planner/graph/graph_json.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/model_text.h"
-#include "tools/cli/options.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan/plan.h"
 

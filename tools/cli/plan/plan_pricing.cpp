@@ -12,8 +12,7 @@
 #include "planner/compat/compat_strategies.h"
 #include "planner/solver/calibrated_problem.h"
 #include "planner/solver/plan_costs.h"
-#include "seqtile/tuner.h"
-#include "tools/cli/command.h"
+#include "tools/cli/errors.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {

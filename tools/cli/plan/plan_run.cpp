@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "autotune/worker/stats.h"

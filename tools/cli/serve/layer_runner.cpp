@@ -13,7 +13,6 @@
 #include "autotune/call/device_mirror.h"
 #include "autotune/call_sizes.h"
 #include "jit/base/assert.h"
-#include "seqtile/error.h"
 #include "seqtile/model.h"
 #include "tools/cli/ranks/rank_reference.h"
 #include "tools/cli/ranks/ranks.h"

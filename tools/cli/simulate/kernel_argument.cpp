@@ -6,12 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <limits>
-#include <optional>
 #include <random>
 
 #include "autotune/call/call_values.h"

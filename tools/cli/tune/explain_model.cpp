@@ -1,7 +1,5 @@
 // tools/cli/tune/explain_model.cpp -- `seqtile explain --model`: a model file, and the records that answer a length.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include "tools/cli/model_requests.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/tune/explain.h"

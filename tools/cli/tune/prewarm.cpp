@@ -1,7 +1,5 @@
 // tools/cli/tune/prewarm.cpp -- `seqtile prewarm`: tunes all operations of a model over all lengths.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include "tools/cli/model_requests.h"
 #include "tools/cli/model_text.h"
 #include "tools/cli/output.h"

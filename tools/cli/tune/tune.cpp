@@ -1,7 +1,5 @@
 // tools/cli/tune/tune.cpp -- `seqtile tune`: tunes one operation over a range of lengths.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include "tools/cli/ranks/ranks.h"
 #include "tools/cli/tune/tune_run.h"
 

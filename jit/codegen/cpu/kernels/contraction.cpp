@@ -18,7 +18,6 @@
 #include "jit/analysis/streams.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "jit/codegen/cpu/program.h"
-#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 

@@ -8,7 +8,6 @@
 
 #include "jit/base/assert.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
-#include "seqtile/error.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
 

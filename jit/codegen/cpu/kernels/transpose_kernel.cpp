@@ -10,7 +10,6 @@
 
 #include "jit/base/assert.h"
 #include "jit/codegen/cpu/kernels/micro_kernel.h"
-#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 namespace {

@@ -17,7 +17,6 @@
 #include "jit/base/assert.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/cpu/rows/reductions.h"
-#include "seqtile/error.h"
 
 namespace seqtile::cpu {
 

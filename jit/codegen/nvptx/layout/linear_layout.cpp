@@ -8,7 +8,6 @@
 #include <set>
 
 #include "jit/base/assert.h"
-#include "seqtile/error.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include <catch2/catch.hpp>
 
 #include <bit>
-#include <cstring>
 #include <string>
 #include <vector>
 

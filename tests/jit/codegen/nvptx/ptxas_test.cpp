@@ -6,7 +6,6 @@
 #include "seqtile/compiler.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

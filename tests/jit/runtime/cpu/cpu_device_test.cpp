@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
