@@ -32,17 +32,10 @@ int num_copies(int64_t bytes_per_copy) {
   return static_cast<int>(std::max<int64_t>(2, rotation_bytes() / std::max<int64_t>(bytes_per_copy, 1) + 1));
 }
 
-Operand::Operand(DType dtype, std::vector<int64_t> sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  buffer_ = Buffer(count * dtype_bytes(dtype));
-  tensor_ = Tensor{buffer_.data(), dtype, static_cast<int>(sizes.size()), {}, {}};
-  int64_t stride = 1;
-  for (int d = tensor_.rank - 1; d >= 0; --d) {
-    tensor_.sizes[d] = sizes[d];
-    tensor_.strides[d] = stride;
-    stride *= sizes[d];
-  }
+Operand::Operand(DType dtype, const std::vector<int64_t>& sizes) {
+  tensor_ = make_tensor(nullptr, dtype, sizes);
+  buffer_ = Buffer(tensor_.num_elements() * dtype_bytes(dtype));
+  tensor_.data = buffer_.data();
 }
 
 void Operand::fill(uint64_t seed, double scale) { autotune::fill_repeating(tensor_, scale, 7919 * seed); }

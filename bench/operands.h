@@ -35,7 +35,7 @@ int num_copies(int64_t bytes_per_copy);
 /// A dense tensor, filled with normal values times a scale, or with poison.
 class Operand {
  public:
-  Operand(DType dtype, std::vector<int64_t> sizes);
+  Operand(DType dtype, const std::vector<int64_t>& sizes);
   void fill(uint64_t seed, double scale);
   void poison();
   const Tensor& tensor() const { return tensor_; }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -54,7 +55,7 @@ struct Tensor {
 };
 
 /// A dense row-major tensor over `data`.
-inline Tensor make_tensor(void* data, DType dtype, std::initializer_list<int64_t> sizes) {
+inline Tensor make_tensor(void* data, DType dtype, std::span<const int64_t> sizes) {
   Tensor tensor{data, dtype, static_cast<int>(sizes.size()), {}, {}};
   std::copy(sizes.begin(), sizes.end(), tensor.sizes.begin());
   int64_t stride = 1;
@@ -63,6 +64,9 @@ inline Tensor make_tensor(void* data, DType dtype, std::initializer_list<int64_t
     stride *= tensor.sizes[d];
   }
   return tensor;
+}
+inline Tensor make_tensor(void* data, DType dtype, std::initializer_list<int64_t> sizes) {
+  return make_tensor(data, dtype, std::span<const int64_t>(sizes.begin(), sizes.size()));
 }
 
 /// The dtype that a C++ type is: float, double, int8_t, int16_t, int32_t, int64_t. 16-bit floats have no C++ type here:

@@ -39,6 +39,16 @@ TEST_CASE("tensor runs: a tensor without dimensions has an element, one without 
   CHECK(runs_of({4, 0}, {9, 1}).empty());
 }
 
+TEST_CASE("tensor: sizes that only a run knows give dense strides too", "[jit]") {
+  const std::vector<int64_t> sizes{2, 3, 4};
+  const Tensor tensor = make_tensor(nullptr, DType::bf16, sizes);
+  CHECK(tensor.rank == 3);
+  CHECK(tensor.strides == std::array<int64_t, kMaxRank>{12, 4, 1});
+  CHECK(tensor.strides == make_tensor(nullptr, DType::bf16, {2, 3, 4}).strides);
+  CHECK(tensor.num_elements() == 24);
+  CHECK(make_tensor(nullptr, DType::bf16, std::vector<int64_t>{}).num_elements() == 1);
+}
+
 TEST_CASE("tensor values: each format gives back what was written", "[jit]") {
   for (const DType dtype :
        {DType::i1, DType::i8, DType::i16, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {

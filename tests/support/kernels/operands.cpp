@@ -12,13 +12,8 @@ namespace seqtile::testing {
 Operands::Operands(const std::vector<Param>& params, const std::vector<int>& alias) {
   std::mt19937 random(7);
   for (const Param& p : params) {
-    Tensor tensor{nullptr, p.dtype, static_cast<int>(p.sizes.size()), {}, {}};
-    int64_t count = 1;
-    for (int d = tensor.rank - 1; d >= 0; --d) {
-      tensor.sizes[d] = p.sizes[d], tensor.strides[d] = count;
-      count *= p.sizes[d];
-    }
-    count += p.behind * p.sizes.back();
+    Tensor tensor = make_tensor(nullptr, p.dtype, p.sizes);
+    const int64_t count = tensor.num_elements() + p.behind * p.sizes.back();
     memory.emplace_back(static_cast<size_t>(count * dtype_bytes(p.dtype)) + 128);
     const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
     tensor.data = memory.back().data() + (64 - address % 64);  // views may state any alignment up to a cache line
