@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "seqtile/error.h"

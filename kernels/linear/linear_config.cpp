@@ -282,10 +282,6 @@ void collect_mma(const Linear& s, int64_t length, const Target& target, Collecto
           }
 }
 
-}  // namespace
-
-namespace {
-
 /// Gives `parameter` each parameter of a configuration, by name. The tile has its form and whether it has a cluster.
 void visit_parameters(auto& tile, const auto& parameter) {
   parameter("block_m", tile.block_m);

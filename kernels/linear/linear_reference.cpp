@@ -14,11 +14,10 @@ namespace {
 /// Row `column` of a weight in either layout.
 std::vector<double> weight_row(const Linear& s, const Tensor& w, int64_t column) {
   if (!s.is_packed() && !s.is_transposed()) return read_row(w, column);
+  const int64_t step = w.strides[s.is_packed() ? 1 : 0];
+  const int64_t first = s.is_packed() ? column / s.panel * w.strides[0] + column % s.panel : column;
   std::vector<double> row;
-  for (int64_t kk = 0; kk < s.k && s.is_transposed(); ++kk) row.push_back(read_element(w, kk * w.strides[0] + column));
-  if (s.is_transposed()) return row;
-  for (int64_t kk = 0; kk < s.k; ++kk)
-    row.push_back(read_element(w, column / s.panel * w.strides[0] + kk * w.strides[1] + column % s.panel));
+  for (int64_t kk = 0; kk < s.k; ++kk) row.push_back(read_element(w, first + kk * step));
   return row;
 }
 

@@ -132,14 +132,10 @@ Config row_default(const Workload& workload, int64_t tile_columns, int64_t lengt
 }  // namespace
 
 autotune::Cost row_cost(const autotune::Schema& schema, int64_t length, double flops_a_row) {
-  autotune::Cost cost{.flops = flops_a_row * static_cast<double>(length)};
-  for (const autotune::ArgSpec& arg : schema.args) {
-    if (arg.dims.front().symbol.empty()) continue;
-    int64_t elements = length;
-    for (size_t d = 1; d < arg.dims.size(); ++d) elements *= arg.dims[d].size;
-    (arg.role == autotune::ArgRole::output ? cost.bytes_written : cost.bytes_read) +=
-        static_cast<double>(elements * dtype_bytes(arg.dtype));
-  }
+  autotune::Schema of_rows = schema;
+  std::erase_if(of_rows.args, [](const autotune::ArgSpec& arg) { return arg.dims.front().symbol.empty(); });
+  autotune::Cost cost = traffic_of(of_rows, std::vector<int64_t>(schema.symbols.size(), length));
+  cost.flops = flops_a_row * static_cast<double>(length);
   return cost;
 }
 
