@@ -228,7 +228,8 @@ class RankHandle {
   void set_length(Call& call, int64_t length) const;
 
  private:
-  void add_channel(Call& call) const;
+  /// Adds the channel's tensors and checks the call.
+  void begin(Call& call, bool is_capture, Stream stream) const;
 
   autotune::Workload workload_;
   std::span<const std::string_view> shares_;

@@ -1,5 +1,6 @@
 // kernels/seqpar/fused_handle.cpp -- see seqtile/seqpar.h.
 // SPDX-License-Identifier: Apache-2.0
+#include "jit/fabric/core/agreement.h"
 #include "kernels/seqpar/cut_args.h"
 #include "kernels/seqpar/exchange/rank_tensors.h"
 #include "kernels/seqpar/prepare.h"
@@ -18,7 +19,10 @@ RankHandle::RankHandle(Engine& engine, autotune::Workload workload, std::span<co
       cut_(std::make_shared<const CutArgs>(handle_, channel.fabric())) {}
 
 void RankHandle::refresh(Engine& engine) {
-  refresh_on_all(engine, *channel_);
+  fabric::agree(channel_->fabric(), "FusedHandle::refresh", {}, fabric::problem_in([&] {
+                  channel_->epoch();  // waits for the launches, which use the plans
+                  engine.refresh();
+                }));
   handle_ = prepare_on_all(engine, workload_, shares_, *channel_, op_id_);
 }
 
@@ -27,30 +31,27 @@ void RankHandle::set_length(Call& call, int64_t length) const {
   if (cut_->needs_sequence()) call.add(sequence_tensor(length));
 }
 
-void RankHandle::add_channel(Call& call) const {
+void RankHandle::begin(Call& call, bool is_capture, Stream stream) const {
   for (const Tensor& tensor : channel_->tensors()) call.add(tensor);
+  const auto check = is_capture ? &CutArgs::check_capture : &CutArgs::check_call;
+  name_errors(workload_.operation, [&] { ((*cut_).*check)(*channel_, call.tensors(), call.length); });
+  channel_->check_stream(stream);
 }
 
 void RankHandle::operator()(Call call, Stream stream) const {
-  add_channel(call);
-  name_errors(workload_.operation, [&] { cut_->check_call(*channel_, call.tensors(), call.length); });
-  channel_->check_stream(stream);
+  begin(call, false, stream);
   handle_(call.tensors(), call.length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
 }
 
 void RankHandle::call_as(int64_t capacity, Call call, Stream stream) const {
-  add_channel(call);
-  name_errors(workload_.operation, [&] { cut_->check_call(*channel_, call.tensors(), call.length); });
-  channel_->check_stream(stream);
+  begin(call, false, stream);
   handle_.call_as(capacity, call.tensors(), call.length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
 }
 
 std::shared_ptr<const void> RankHandle::capture(Call call, const int64_t* device_length, Stream stream) const {
-  add_channel(call);
-  name_errors(workload_.operation, [&] { cut_->check_capture(*channel_, call.tensors(), call.length); });
-  channel_->check_stream(stream);
+  begin(call, true, stream);
   auto captured = handle_.capture(call.tensors(), call.length, device_length, {&op_id_, 1}, stream);
   channel_->note_stream(stream);
   channel_->note_capture();

@@ -106,13 +106,6 @@ Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::s
   return settled;
 }
 
-void refresh_on_all(Engine& engine, Channel& channel) {
-  fabric::agree(channel.fabric(), "FusedHandle::refresh", {}, fabric::problem_in([&] {
-                  channel.epoch();
-                  engine.refresh();
-                }));
-}
-
 ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
                                int64_t capacity) {
   ChannelOptions options;

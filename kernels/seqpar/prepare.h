@@ -22,11 +22,6 @@ namespace seqtile::kernels::seqpar {
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, std::span<const std::string_view> shares,
                       Channel& channel, int64_t op_id);
 
-/// Collective: waits for the launches of the channel, which use the plans, and lets the engine take over what its
-/// stores hold now. Errors, the same on all ranks: those of Engine::refresh() and of the device on the first rank that
-/// has one.
-void refresh_on_all(Engine& engine, Channel& channel);
-
 /// Needs of a channel for calls of these operations with up to `capacity` rows of all ranks. Errors: invalid_argument
 /// on an operation that the registry lacks or that is not one over ranks.
 ChannelOptions channel_options(const autotune::Registry& registry, const std::vector<autotune::Workload>& operations,
