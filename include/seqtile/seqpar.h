@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "seqtile/abi.h"
@@ -148,16 +147,14 @@ class GroupedHeads {
   int64_t all_columns(bool of_keys) const { return (of_keys ? kv_heads_ : heads_) * head_dim_; }
   int64_t most_columns(bool of_keys) const { return most_columns_[of_keys]; }
   /// The first column of a rank's own heads of the queries, or of the keys.
-  int64_t first(int64_t rank, bool of_keys) const {
+  template <class T>
+  T first(T rank, bool of_keys) const {
     return (of_keys ? first_key(rank) : first_query(rank)) * head_dim_;
   }
   int64_t columns(int64_t rank, bool of_keys) const {
     const int64_t queries = first_query(rank + 1) - first_query(rank);
     return (of_keys ? std::min(end_key(rank) - first_key(rank), queries) : queries) * head_dim_;
   }
-  template <class T>
-  requires std::is_class_v<T> T first(T rank, bool of_keys)
-  const { return (of_keys ? first_key(rank) : first_query(rank)) * head_dim_; }
   template <class Builder, class T>
   T columns(Builder& b, T rank, bool of_keys) const {
     if (is_even(of_keys)) return b.constant(DType::i64, most_columns(of_keys));
