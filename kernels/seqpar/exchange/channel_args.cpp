@@ -32,12 +32,9 @@ int64_t address_of(const Tensor& tensor) { return static_cast<int64_t>(reinterpr
 
 /// Of the segments of a phase: offset of the first one, and from one to the next.
 std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int64_t capacity) {
-  ExchangeShape before = shape;
-  before.phases.resize(static_cast<size_t>(phase));
-  ExchangeShape until = shape;
-  until.phases.resize(static_cast<size_t>(phase) + 1);
-  const int64_t first = staging_bytes(before, capacity);
-  return {first, (staging_bytes(until, capacity) - first) / num_segments(until.phases.back(), shape.world_size)};
+  const auto number = static_cast<size_t>(phase);
+  const int64_t first = staging_bytes(shape, capacity, number), end = staging_bytes(shape, capacity, number + 1);
+  return {first, (end - first) / num_segments(shape.phases[number], shape.world_size)};
 }
 
 /// From the place that stands for a peer's staging to the next peer's. This rank writes to its own segments there: of

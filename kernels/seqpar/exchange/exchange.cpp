@@ -46,9 +46,9 @@ int64_t num_segments(const PhaseShape& phase, int world_size) {
   return phase.rows == PhaseShape::Rows::of_root || phase.rows == PhaseShape::Rows::shared ? 1 : world_size;
 }
 
-int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
+int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity, size_t num_phases) {
   int64_t bytes = 0;
-  for (const PhaseShape& phase : shape.phases)
+  for (const PhaseShape& phase : std::span(shape.phases).first(num_phases))
     bytes += num_segments(phase, shape.world_size) * segment_bytes(phase, room(shape, phase, capacity));
   return bytes;
 }

@@ -62,8 +62,11 @@ struct ExchangeShape {
 
 /// Segments of a phase in the staging of each rank: one for each source, where there are several.
 int64_t num_segments(const PhaseShape& phase, int world_size);
-/// Bytes of the staging of one parity for `capacity` rows, and flags for each source.
-int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity);
+/// Bytes of the staging of one parity for `capacity` rows, of the first `num_phases` phases; and flags for each source.
+int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity, size_t num_phases);
+inline int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
+  return staging_bytes(shape, capacity, shape.phases.size());
+}
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity);
 
 /// A kernel's parameters of a channel: the control block, and the operation's op id there. The first of the counters
