@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "kernels/attention/attention_backward_parts.h"
-#include "kernels/attention/attention_fields.h"
 #include "kernels/attention/attention_parts.h"
 #include "seqtile/kernel.h"
 
@@ -18,7 +17,9 @@ using autotune::SizeExpr;
 // Of three more keys, so that among few keys no weight is far above 1.
 double attention_backward_op::usual_lse(double num_keys) { return std::log(num_keys + 3) + 0.5; }
 
-void AttentionBackward::fields(FieldVisitor& v) { attention_fields(v, heads, kv_heads, head_dim, causal, scale); }
+void AttentionBackward::fields(FieldVisitor& v) {
+  attention::visit_fields(v, heads, kv_heads, head_dim, causal, scale);
+}
 
 /// One sequence, with as many keys as queries.
 std::vector<int64_t> AttentionBackward::symbols(int64_t length) const { return {length, length, length, 1}; }

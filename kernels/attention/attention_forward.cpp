@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
-#include "kernels/attention/attention_fields.h"
 #include "kernels/attention/attention_parts.h"
 #include "seqtile/kernel.h"
 
@@ -20,6 +20,24 @@ constexpr std::array<std::string_view, 3> kPhaseNames = {"prefill", "extend", "d
 
 }  // namespace
 
+void attention::visit_heads(FieldVisitor& v, int64_t& heads, int64_t& kv_heads) {
+  v.integer("heads", heads, 1, kMaxHeads);
+  v.integer("kv_heads", kv_heads, 1, kMaxHeads);
+  if (kv_heads > 0 && heads % kv_heads != 0)
+    v.refuse("kv_heads",
+             "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
+}
+
+void attention::visit_fields(FieldVisitor& v, int64_t& heads, int64_t& kv_heads, int64_t& head_dim, bool& causal,
+                             double& scale) {
+  visit_heads(v, heads, kv_heads);
+  v.integer("head_dim", head_dim, 8, 512);
+  if (head_dim % 8) v.refuse("head_dim", "must be a multiple of 8, such as 64, 96, 128 or 256");
+  v.flag("causal", causal);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  v.number("scale", scale, 1e-6, 1e3);
+}
+
 double attention::visible_pairs(const Sizes& sizes, bool causal, int64_t window) {
   const double batch = static_cast<double>(sizes.batch), queries = static_cast<double>(sizes.tokens) / batch;
   const double keys = static_cast<double>(sizes.kv_tokens) / batch;
@@ -29,7 +47,7 @@ double attention::visible_pairs(const Sizes& sizes, bool causal, int64_t window)
 }
 
 void AttentionForward::fields(FieldVisitor& v) {
-  attention_fields(v, heads, kv_heads, head_dim, causal, scale);
+  attention::visit_fields(v, heads, kv_heads, head_dim, causal, scale);
   v.choice("phase", phase, kPhaseNames);
   v.integer("window", window, 0, int64_t{1} << 30);
   if (window && !causal) v.refuse("window", "needs causal = 1: the window ends at the query's own position");

@@ -1,4 +1,4 @@
-// kernels/attention/attention_parts.h -- what kernels of attention are made of: where sequences lie, one softmax step.
+// kernels/attention/attention_parts.h -- what operations of attention are made of: fields, sequences, a softmax step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
@@ -8,6 +8,11 @@
 #include "seqtile/ops/attention.h"
 
 namespace seqtile::kernels::attention {
+
+/// Visits the fields that all operations of attention have, in this order. A `scale` of 0 becomes 1 / sqrt(head_dim).
+void visit_fields(FieldVisitor& v, int64_t& heads, int64_t& kv_heads, int64_t& head_dim, bool& causal, double& scale);
+/// The first two of them, for other operations with query heads that share key heads.
+void visit_heads(FieldVisitor& v, int64_t& heads, int64_t& kv_heads);
 
 /// The values of Schema::symbols.
 struct Sizes {

@@ -8,6 +8,7 @@
 
 #include "autotune/call_sizes.h"
 #include "autotune/engine/overlap.h"
+#include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/error.h"
 
@@ -27,6 +28,7 @@ void check_length(const Channel& channel, const char* what, int64_t length) {
 
 CutArgs::CutArgs(const Handle& handle, const Fabric& fabric)
     : num_args_(handle.schema().args.size()),
+      needs_sequence_(seqpar::needs_sequence(handle.schema())),
       layout_(layout_of(handle.workload())),
       rank_(fabric.rank()),
       world_size_(fabric.world_size()) {
@@ -38,7 +40,6 @@ CutArgs::CutArgs(const Handle& handle, const Fabric& fabric)
     if (spec.dims.size() > 1 &&
         (spec.dims[1].symbol == kOwnColumns.symbol || spec.dims[1].symbol == kOwnKvColumns.symbol))
       arg.columns = size_of(spec.dims[1], schema, symbols);
-    needs_sequence_ = needs_sequence_ || spec.name == "sequence";
     for (const std::string& input : spec.in_place)
       for (const Arg& before : args_)
         if (before.name == input && before.has_own_rows && !arg.has_own_rows)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric/core/agreement.h"
 #include "kernels/seqpar/cut_args.h"
-#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/prepare.h"
 #include "seqtile/error.h"
 #include "seqtile/seqpar.h"

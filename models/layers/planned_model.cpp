@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "jit/fabric/core/agreement.h"
-#include "kernels/seqpar/exchange/rank_tensors.h"
+#include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/prepare.h"
 #include "models/layers/plan_shares.h"
 #include "planner/graph/node_view.h"

@@ -3,12 +3,10 @@
 #include "kernels/seqpar/exchange/channel_args.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "jit/abi/channel_block.h"
 #include "jit/fabric/core/wait.h"
-#include "kernels/seqpar/exchange/rank_tensors.h"
 #include "seqtile/abi.h"
 #include "seqtile/kernel.h"
 #include "seqtile/seqpar.h"
@@ -113,6 +111,17 @@ ChannelOptions channel_options(const ExchangeShape& shape, int64_t capacity) {
   return {.capacity = capacity,
           .staging_bytes = staging_bytes(shape, capacity),
           .flags_per_source = flags_per_source(shape, capacity)};
+}
+
+bool needs_sequence(const autotune::Schema& schema) {
+  return std::ranges::none_of(schema.args, [](const autotune::ArgSpec& arg) {
+    return arg.dims[0].symbol == kLength.symbol && arg.name != "sequence";
+  });
+}
+
+Tensor sequence_tensor(int64_t length) {
+  static char any;  // nobody reads it
+  return make_tensor(&any, DType::i8, {length});
 }
 
 void add_channel_args(autotune::Schema& schema) {

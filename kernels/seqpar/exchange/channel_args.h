@@ -17,9 +17,22 @@ namespace seqtile::kernels::seqpar {
 /// Needs of a channel for calls with up to `capacity` rows of all ranks.
 ChannelOptions channel_options(const ExchangeShape& shape, int64_t capacity);
 
+/// No tensor of the operation's own has the rows of all ranks: the tensor `sequence` [length], of which only the size
+/// is read, says how many there are.
+bool needs_sequence(const autotune::Schema& schema);
+Tensor sequence_tensor(int64_t length);
+
+/// The tensors of a call with `length` rows of all ranks, without the channel's.
+template <class Op>
+Call pack_rows(const Op& op, const typename Op::Args& args, int64_t length) {
+  Call call = pack(op, args);
+  call.length = length;
+  if (needs_sequence(schema_of(op).schema)) call.add(sequence_tensor(length));
+  return call;
+}
+
 /// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the op id as the scalar
-/// "number", which is its name in stored kernels. Where no tensor has the rows of all ranks, `sequence` [length], of
-/// which only the size is read, comes before them.
+/// "number", which is its name in stored kernels. Where needs_sequence(), `sequence` comes before them.
 void add_channel_args(autotune::Schema& schema);
 /// Values of the symbols that add_channel_args() has added.
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity);

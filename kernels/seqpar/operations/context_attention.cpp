@@ -13,7 +13,6 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention_fields.h"
 #include "kernels/attention/attention_parts.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
@@ -210,7 +209,7 @@ struct ContextKernel {
 
 void ContextAttentionForward::fields(FieldVisitor& v) {
   ranks.fields(v);
-  attention_fields(v, heads, kv_heads, head_dim, causal, scale);
+  attention::visit_fields(v, heads, kv_heads, head_dim, causal, scale);
   v.choice("layout", layout, kRowLayoutNames);
   v.flag("lse", lse);
 }

@@ -22,7 +22,6 @@
 
 #include "jit/base/cdiv.h"
 #include "kernels/attention/attention_backward_parts.h"
-#include "kernels/attention/attention_fields.h"
 #include "kernels/attention/attention_parts.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
@@ -417,7 +416,7 @@ struct ContextKernel {
 
 void ContextAttentionBackward::fields(FieldVisitor& v) {
   ranks.fields(v);
-  attention_fields(v, heads, kv_heads, head_dim, causal, scale);
+  attention::visit_fields(v, heads, kv_heads, head_dim, causal, scale);
   v.choice("layout", layout, kRowLayoutNames);
 }
 ExchangeShape ContextAttentionBackward::exchange(int64_t chunk_rows) const {

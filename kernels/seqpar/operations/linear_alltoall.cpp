@@ -10,6 +10,7 @@
 #include <array>
 
 #include "jit/base/cdiv.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/seqpar/exchange/chunked_tiles.h"
@@ -251,11 +252,7 @@ struct InputProductKernel {
 
 void FusedLinearAndAlltoall::fields(FieldVisitor& v) {
   ranks.fields(v);
-  v.integer("heads", heads, 1, kMaxHeads);
-  v.integer("kv_heads", kv_heads, 1, kMaxHeads);
-  if (kv_heads > 0 && heads % kv_heads)
-    v.refuse("kv_heads",
-             "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
+  attention::visit_heads(v, heads, kv_heads);
   v.integer("head_dim", head_dim, 1, kMaxFeatures / kMaxHeads);
   v.integer("k", k, 1, kMaxFeatures);
   v.flag("bias", bias);
