@@ -19,6 +19,9 @@ struct Operands {
   std::vector<Var> w, bias, y;
 };
 
+/// The fields of an operation that computes gradients of weights.
+void visit_gradient(FieldVisitor& v, bool& accumulate, bool& f32_gradient);
+
 /// Blocks of block_n columns of all outputs.
 int64_t column_blocks(const Linear& s, int64_t block_n);
 /// x w^T in f32 for rows [row, row + block_m) and block_n columns of the weight in first place from `column` on; of a

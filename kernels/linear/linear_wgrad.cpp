@@ -24,8 +24,6 @@ using linear_op::Tile;
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kGradientNames = {"operand", "f32"};
-
 /// A left operand that lies as [k, m], and a k that only the call knows, are not for matrix registers.
 Target without_matrix_registers(Target target) {
   target.has_matrix_registers = false;
@@ -41,11 +39,16 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
 
 }  // namespace
 
+void linear_op::visit_gradient(FieldVisitor& v, bool& accumulate, bool& f32_gradient) {
+  static constexpr std::array<std::string_view, 2> kNames = {"operand", "f32"};
+  v.flag("accumulate", accumulate);
+  v.choice("gradient", f32_gradient, kNames);
+}
+
 void LinearWgrad::fields(FieldVisitor& v) {
   v.integer("n", n, 1, kMaxFeatures);
   v.integer("k", k, 1, kMaxFeatures);
-  v.flag("accumulate", accumulate);
-  v.choice("gradient", f32_gradient, kGradientNames);
+  linear_op::visit_gradient(v, accumulate, f32_gradient);
 }
 
 Linear LinearWgrad::product(int64_t length) const {

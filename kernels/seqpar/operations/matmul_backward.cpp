@@ -241,8 +241,7 @@ void Trailing::fields(FieldVisitor& v) {
   ranks.fields(v);
   v.integer("n", n, 1, kMaxFeatures);
   v.integer("k", k, 1, kMaxFeatures);
-  v.flag("accumulate", accumulate);
-  v.choice("gradient", f32_gradient, kGradientNames);
+  linear_op::visit_gradient(v, accumulate, f32_gradient);
 }
 
 ExchangeShape Trailing::exchange(int64_t chunk_rows) const { return shape_of(*this).exchange(chunk_rows); }
@@ -257,8 +256,7 @@ void Leading::fields(FieldVisitor& v) {
   v.integer("n3", n3, 0, kMaxFeatures);
   if (n3 && !n2) v.refuse("n3", "needs n2: weights are numbered without gaps");
   v.storage_type("transport", transport);
-  v.flag("accumulate", accumulate);
-  v.choice("gradient", f32_gradient, kGradientNames);
+  linear_op::visit_gradient(v, accumulate, f32_gradient);
 }
 
 ExchangeShape Leading::exchange(int64_t chunk_rows) const { return shape_of(*this).exchange(chunk_rows); }
