@@ -80,12 +80,11 @@ std::vector<Var> Reduction::outputs() {
 }
 
 Reduction::Rows Reduction::rows_of(Var owner) {
-  if (is_one_shot()) return {b_.constant(DType::i64, int64_t{0}), fitting_rows()};
-  return {ex_.first_row(owner), ex_.num_rows(owner)};
+  if (!is_one_shot()) return {ex_.first_row(owner), ex_.num_rows(owner)};
+  // More rows than the staging has room for are not sent: the call is aborted.
+  return {b_.constant(DType::i64, int64_t{0}), b_.select(length_ <= most_rows(), length_, 0)};
 }
 
-// More rows than the staging has room for are not sent: the call is aborted.
-Var Reduction::fitting_rows() { return b_.select(length_ <= most_rows(), length_, 0); }
 int64_t Reduction::most_rows() const { return most_one_shot_rows(s_.transport, s_.columns * s_.num_sums); }
 
 // The columns of one of a gated pair's two sums.

@@ -123,7 +123,6 @@ class Reduction {
   void produce_joined(Var id);
   void publish_if_all_are_there();
   Rows rows_of(Var owner);
-  Var fitting_rows();
   Var part(Var segment, Var end, size_t i);
   ChunkedTiles tiles() const { return {s_.block_rows, schedule_.chunk_rows, row_blocks_}; }
   ChunkedTiles::Place place_of(Var id);

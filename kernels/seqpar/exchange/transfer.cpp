@@ -90,19 +90,11 @@ void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand c
   });
 }
 
-namespace {
-
-Var from_column(KernelBuilder& b, Var view, Var rows, const Operand& column, Var columns) {
-  return column.is_literal() && std::get<int64_t>(column.literal()) == 0 ? view
-                                                                         : b.slice(view, {0, column}, {rows, columns});
-}
-
-}  // namespace
-
 void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var rows, Var first, Var end) {
   for (const Part& part : parts) {
     Var columns = b.size(part.from, 1);
-    copy_rows(b, part.from, from_column(b, to, rows, part.column, columns), first, end, columns);
+    const bool is_first = part.column.is_literal() && std::get<int64_t>(part.column.literal()) == 0;
+    copy_rows(b, part.from, is_first ? to : b.slice(to, {0, part.column}, {rows, columns}), first, end, columns);
   }
 }
 
