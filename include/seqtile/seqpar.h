@@ -25,7 +25,14 @@
 #include "seqtile/fabric.h"
 #include "seqtile/operation.h"
 
+namespace seqtile {
+struct Protocol;
+}
+
 namespace seqtile::kernels::seqpar {
+
+// What the kernels of an operation exchange, inside the library.
+struct ExchangeShape;
 
 enum class RowLayout : uint8_t { contiguous, zigzag };
 inline constexpr std::array<std::string_view, 2> kRowLayoutNames = {"contiguous", "zigzag"};

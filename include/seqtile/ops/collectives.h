@@ -1,48 +1,17 @@
 // include/seqtile/ops/collectives.h -- collectives over ranks, one launch a rank.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sequence of s rows is cut over P ranks: rank r owns rows [floor(r s / P), floor((r + 1) s / P)), perhaps none.
-// Sums are taken in f32, from rank 0 on, and rounded once: every rank gets the same bits. All ranks call the operations
-// of a channel in the same order (seqtile/seqpar.h).
+// Own rows are those of RowLayout::contiguous (seqtile/seqpar.h), perhaps none. Sums are taken in f32, from rank 0 on,
+// and rounded once: every rank gets the same bits. All ranks call the operations of a channel in the same order.
 #pragma once
 #include "seqtile/seqpar.h"
 
-namespace seqtile {
-struct Protocol;
-}
-
 namespace seqtile::kernels::seqpar {
-
-struct ExchangeShape;
 
 /// The tensors of every collective.
 template <class T>
 struct CollectiveTensors {
   T x, y;
-};
-
-/// y [length, n]: the rows of all ranks. x [own rows, n], which may be the rank's own rows of y, except in a graph.
-struct AllGather {
-  static constexpr std::string_view kName = "all_gather";
-  static constexpr std::array<std::string_view, 0> kShares = {};
-  int64_t n = 0;  ///< columns of a row
-  DType dtype = DType::f32;
-  Ranks ranks = {};  ///< prepare() sets them
-
-  template <class T>
-  using Tensors = CollectiveTensors<T>;
-  using Args = Tensors<Tensor>;
-  void fields(FieldVisitor& v);
-  void tensors(auto& v, auto& t) const {
-    v.input("x", t.x, {kOwnRows, n});
-    v.output("y", t.y, {kLength, n}, {.in_place = {"x"}});
-  }
-  autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
-
-  int64_t most_columns() const { return n; }
-  int64_t smallest_chunk() const;
-  ExchangeShape exchange(int64_t chunk_rows) const;
-  static const Protocol& protocol(const autotune::Config& config);
 };
 
 /// y [length, n] is the root's x [length, n]; x may be y, on other ranks it is not read.
@@ -65,7 +34,6 @@ struct Broadcast {
   autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
 
   int64_t most_columns() const { return n; }
-  int64_t smallest_chunk() const;
   ExchangeShape exchange(int64_t chunk_rows) const;
   static const Protocol& protocol(const autotune::Config& config);
 };
@@ -95,17 +63,20 @@ struct AllToAll {
   Heads cut() const { return {heads, head_dim, ranks.world_size}; }
   int64_t own_columns(int rank, bool) const { return cut().columns(rank); }
   int64_t most_columns() const { return cut().most_columns(); }
-  int64_t smallest_chunk() const;
   ExchangeShape exchange(int64_t chunk_rows) const;
   static const Protocol& protocol(const autotune::Config& config);
 };
 
-/// The sums over ranks of x [length, n].
-template <bool has_all_rows>
-struct SummedRows {
-  static constexpr std::string_view kName = has_all_rows ? "all_reduce" : "reduce_scatter";
+enum class RowCollective : uint8_t { all_gather, reduce_scatter, all_reduce };
+
+/// The rows of all ranks, or their sums over ranks.
+template <RowCollective kind>
+struct CollectiveOfRows {
+  static constexpr bool kIsGather = kind == RowCollective::all_gather,
+                        kIsScatter = kind == RowCollective::reduce_scatter;
+  static constexpr std::string_view kName = kIsGather ? "all_gather" : kIsScatter ? "reduce_scatter" : "all_reduce";
   static constexpr std::array<std::string_view, 0> kShares = {};
-  int64_t n = 0;
+  int64_t n = 0;  ///< columns of a row
   DType dtype = DType::f32;
   Ranks ranks = {};  ///< prepare() sets them
 
@@ -114,21 +85,23 @@ struct SummedRows {
   using Args = Tensors<Tensor>;
   void fields(FieldVisitor& v);
   void tensors(auto& v, auto& t) const {
-    v.input("x", t.x, {kLength, n});
-    v.output("y", t.y, {has_all_rows ? kLength : kOwnRows, n});
+    v.input("x", t.x, {kIsGather ? kOwnRows : kLength, n});
+    if (kIsGather) v.output("y", t.y, {kLength, n}, {.in_place = {"x"}});
+    else v.output("y", t.y, {kIsScatter ? kOwnRows : kLength, n});
   }
   autotune::Workload workload(const Ranks& on) const { return workload_on(*this, on); }
 
   int64_t most_columns() const { return n; }
-  int64_t smallest_chunk() const;
   ExchangeShape exchange(int64_t chunk_rows) const;
   static const Protocol& protocol(const autotune::Config& config);
 };
 
-/// y [own rows, n].
-using ReduceScatter = SummedRows<false>;
-/// y [length, n]; in one shot for few rows, else in two.
-using AllReduce = SummedRows<true>;
+/// y [length, n]: the rows of all ranks. x [own rows, n], which may be the rank's own rows of y, except in a graph.
+using AllGather = CollectiveOfRows<RowCollective::all_gather>;
+/// y [own rows, n]: the sums over ranks of x [length, n].
+using ReduceScatter = CollectiveOfRows<RowCollective::reduce_scatter>;
+/// y [length, n]: the sums over ranks of x [length, n]; in one shot for few rows, else in two.
+using AllReduce = CollectiveOfRows<RowCollective::all_reduce>;
 
 autotune::OpDef all_gather();
 autotune::OpDef reduce_scatter();

@@ -2,21 +2,14 @@
 // launch.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sequence of s rows is cut over P ranks: rank r owns rows [floor(r s / P), floor((r + 1) s / P)), perhaps none.
-// Attention and norms may have another RowLayout. All ranks call the operations of a channel in the same order
-// (seqtile/seqpar.h).
+// Own rows are those of RowLayout::contiguous (seqtile/seqpar.h), perhaps none; attention and norms may have another
+// layout. All ranks call the operations of a channel in the same order.
 #pragma once
 #include "seqtile/ops/linear.h"
 #include "seqtile/ops/rows.h"
 #include "seqtile/seqpar.h"
 
-namespace seqtile {
-struct Protocol;
-}
-
 namespace seqtile::kernels::seqpar {
-
-struct ExchangeShape;
 
 // Linear layers of a sequence-parallel model communicate and compute in one launch.
 //

@@ -60,6 +60,12 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
+Var rows_of(KernelBuilder& b, Var view, Operand first, Var count) {
+  const int64_t columns = view.type().shape[1];
+  const Operand width = columns == kDynamic ? Operand(b.size(view, 1)) : Operand(columns);
+  return b.slice(view, {first, 0}, {count, width});
+}
+
 Var in_turn(KernelBuilder& b, Operand first, Operand last, Var start, const std::function<Var(Var i)>& next) {
   return b.for_loop(first, last, 1, {start}, [&](Var i, std::vector<Var> before) {
     return b.if_then(
@@ -365,10 +371,30 @@ void Exchange::fill_with_nan(Var output) {
   });
 }
 
-void run_program(KernelBuilder& b, Var id, std::span<const ProgramKind> kinds) {
+namespace {
+
+void run(Exchange& ex, const ProgramKind& kind, Var index) {
+  if (kind.role.empty()) kind.body(index);
+  else ex.role(kind.role, [&] { kind.body(index); });
+}
+
+}  // namespace
+
+void run_program(KernelBuilder& b, Exchange& ex, Var id, std::span<const ProgramKind> kinds) {
   const ProgramKind& first = kinds.front();
-  const auto others = [&] { run_program(b, id - first.count, kinds.subspan(1)); };
-  b.when(id<first.count, [&] { first.body(id); }, kinds.size()> 1 ? others : std::function<void()>());
+  const auto others = [&] { run_program(b, ex, id - first.count, kinds.subspan(1)); };
+  b.when(id<first.count, [&] { run(ex, first, id); }, kinds.size()> 1 ? others : std::function<void()>());
+}
+
+void run_program(KernelBuilder& b, Exchange& ex, Var id, const ProgramKind& senders, Var behind,
+                 const ProgramKind& users) {
+  const auto last = [&] { b.when(b.compare(Compare::eq, behind, users.count), [&] { ex.last_role(); }); };
+  const auto others = [&] {
+    b.when(
+        behind < users.count, [&] { run(ex, users, behind); }, last);
+  };
+  b.when(
+      id < senders.count, [&] { run(ex, senders, id); }, others);
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -75,6 +75,9 @@ struct ChannelViews {
   Var block, counters, op_id;
 };
 
+/// Rows [first, first + count) of a view of rank 2.
+Var rows_of(KernelBuilder& b, Var view, Operand first, Var count);
+
 /// i1: `start`, and each `next` of first, ..., last - 1 in turn; what follows a false one is not computed.
 Var in_turn(KernelBuilder& b, Operand first, Operand last, Var start, const std::function<Var(Var i)>& next);
 
@@ -163,11 +166,15 @@ class Exchange {
 
 /// Programs of a grid that are of several kinds, one kind after the other.
 struct ProgramKind {
+  std::string_view role;  ///< empty: the body names its roles itself
   Operand count;
   std::function<void(Var index)> body;  ///< `index`: among those of its kind
 };
 
 /// Emits the work of program `id`; a program behind the last kind has none.
-void run_program(KernelBuilder& b, Var id, std::span<const ProgramKind> kinds);
+void run_program(KernelBuilder& b, Exchange& ex, Var id, std::span<const ProgramKind> kinds);
+/// The same for two kinds and one program more, which awaits the rest. `behind`: `id` less the programs that send.
+void run_program(KernelBuilder& b, Exchange& ex, Var id, const ProgramKind& senders, Var behind,
+                 const ProgramKind& users);
 
 }  // namespace seqtile::kernels::seqpar

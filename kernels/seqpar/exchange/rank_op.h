@@ -9,18 +9,17 @@
 // and may have
 //   RowLayout layout;                                      // absent: contiguous
 //   int64_t own_columns(int rank, bool of_keys) const;     // of tensors that are cut by heads
-//   int64_t smallest_chunk() const;                        // absent: kSmallestChunk
+//   int64_t most_columns() const;                          // of a row that is sent; chunks are then of so many bytes
 // Users see these. The rest is a second type, Kernel, whose member `op` is the operation:
-//   void build(KernelBuilder& b, const Config& config, const Target& target, const ExchangeShape& exchange) const;
+//   void build(const RankBuild<Op>& given) const;
 //   autotune::SizeExpr programs(const Config& config) const;
 //   void reference(const autotune::Problem& p, const Tensors<Tensor>& t, std::span<const int64_t> rows,
 //                  Tensors<std::vector<double>>& out) const;
 //                                                          // or it returns the rows of every output, in their order
 // and, itself or by its member plans(), which returns another type that has them,
-//   std::vector<Config> configs(int threads, int64_t length, const Target& target) const;  // the default first
-//   Config default_config(int threads, int64_t length, const Target& target) const;    // absent: the first of these
-//   double predict_us(const Config& config, int threads, int64_t length, const Target& target) const;
-//                                                          // absent: the place among the configurations
+//   std::vector<Config> configs(const Setting& s) const;   // the default first; the length is that of all ranks' rows
+//   Config default_config(const Setting& s) const;         // absent: the first of these
+//   double predict_us(const Config& config, const Setting& s) const;   // absent: the place among the configurations
 //   autotune::Cost cost(std::span<const int64_t> symbols) const;
 //   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 // It may have
@@ -51,7 +50,8 @@ RowLayout layout_of(const Op& op) {
 /// The exchange of the operation with its smallest chunks.
 template <class Op>
 ExchangeShape exchange_of(const Op& op) {
-  if constexpr (requires { op.smallest_chunk(); }) return op.exchange(op.smallest_chunk());
+  if constexpr (requires { op.most_columns(); })
+    return op.exchange(rows_of_chunk(op.most_columns() * dtype_bytes(op.dtype), kSmallestChunkBytes));
   else return op.exchange(kSmallestChunk);
 }
 
@@ -62,6 +62,21 @@ ExchangeShape exchange_of(const Op& op, const autotune::Config& config) {
   if (reduce_form(config) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
   return with_transfer(std::move(shape), transfer_of(config));
 }
+
+/// What a kernel is built from. A class that builds one in several steps derives from it.
+template <class Op>
+struct RankBuild {
+  KernelBuilder& b;
+  const Op& op;
+  const autotune::Config& config;
+  const Target& target;
+  const ExchangeShape& shape;
+
+  /// Declares the channel's parameters behind those that are there. `all_rows`: a view with the rows of all ranks.
+  Exchange exchange_over(Var all_rows) const {
+    return {b, Op::protocol(config), shape, declare_channel(b), b.size(all_rows, 0)};
+  }
+};
 
 /// The exchange of a call on one process, with all that peers would have sent.
 template <class Kernel>
@@ -123,23 +138,23 @@ autotune::OpDef rank_op(std::string summary, int64_t version) {
   };
   op.config_space = [=](const Workload& w, int64_t length, const Target& target) {
     autotune::ConfigSpace space;
-    for (Config& config : plans_of(kernel_of(w)).configs(w.threads, length, target)) space.add(std::move(config));
+    for (Config& config : plans_of(kernel_of(w)).configs({length, w.threads, target})) space.add(std::move(config));
     return space;
   };
   op.default_config = [=](const Workload& w, int64_t length, const Target& target) {
     const Kernel kernel = kernel_of(w);
     const auto& plans = plans_of(kernel);
-    if constexpr (requires { plans.default_config(w.threads, length, target); })
-      return plans.default_config(w.threads, length, target);
-    else return plans.configs(w.threads, length, target).front();
+    const Setting setting{length, w.threads, target};
+    if constexpr (requires { plans.default_config(setting); }) return plans.default_config(setting);
+    else return plans.configs(setting).front();
   };
   op.predict_us = [=](const Workload& w, const Config& config, int64_t length, const Target& target) {
     const Kernel kernel = kernel_of(w);
     const auto& plans = plans_of(kernel);
-    if constexpr (requires { plans.predict_us(config, w.threads, length, target); })
-      return plans.predict_us(config, w.threads, length, target);
+    const Setting setting{length, w.threads, target};
+    if constexpr (requires { plans.predict_us(config, setting); }) return plans.predict_us(config, setting);
     else {
-      const std::vector<Config> configs = plans.configs(w.threads, length, target);
+      const std::vector<Config> configs = plans.configs(setting);
       return static_cast<double>(std::ranges::find(configs, config) - configs.begin());
     }
   };
@@ -147,7 +162,7 @@ autotune::OpDef rank_op(std::string summary, int64_t version) {
     const Kernel kernel = kernel_of(w);
     ExchangeShape exchange = exchange_of(kernel.op, config);
     exchange.identity = identity_of(common_arguments(w, Op::kShares), config);
-    kernel.build(b, config, target, exchange);
+    kernel.build({b, kernel.op, config, target, exchange});
   };
   op.grid = [=](const Workload& w, const Config& config) -> std::array<autotune::SizeExpr, 3> {
     return {kernel_of(w).programs(config), {}, {}};

@@ -12,9 +12,11 @@ namespace seqtile::kernels::seqpar {
 using autotune::Problem;
 
 std::vector<double> gathered_row(const Problem& problem, const Ranks& ranks, const ExchangeShape& exchange,
-                                 const Tensor& own, int64_t row) {
-  const auto [source, local] = place_of_row(RowLayout::contiguous, row, problem.symbols[0], ranks.size());
-  return source == ranks.longest() ? read_row(own, local) : staged_row(problem, exchange, 0, source, local);
+                                 const Tensor& own, int64_t row, int64_t column) {
+  const auto [source, local] = place_of_row(exchange.layout, row, problem.symbols[0], ranks.size());
+  if (source == ranks.longest()) return read_row(own, local);
+  const std::vector<double> staged = staged_row(problem, exchange, 0, source, local);
+  return {staged.begin() + column, staged.begin() + column + own.sizes[1]};
 }
 
 void add_staged_rows(std::span<double> sum, const Problem& problem, const ExchangeShape& exchange, int phase,

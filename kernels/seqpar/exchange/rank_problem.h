@@ -10,9 +10,10 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// A row of what is gathered in phase 0: of the tensor of own rows, or of the staging that is preset.
+/// A row of what is gathered in phase 0: of the tensor of own rows, or of the staging that is preset, where it stands
+/// from `column` on.
 std::vector<double> gathered_row(const autotune::Problem& problem, const Ranks& ranks, const ExchangeShape& exchange,
-                                 const Tensor& own, int64_t row);
+                                 const Tensor& own, int64_t row, int64_t column = 0);
 
 /// Adds row `row` of what all peers of the longest rank have sent it in a phase.
 void add_staged_rows(std::span<double> sum, const autotune::Problem& problem, const ExchangeShape& exchange, int phase,

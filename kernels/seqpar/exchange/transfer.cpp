@@ -9,9 +9,15 @@
 
 namespace seqtile::kernels::seqpar {
 
-std::vector<int64_t> push_programs(const Target& target, int threads) {
-  if (target.is_gpu()) return {8, 1};
-  return threads > 1 ? std::vector<int64_t>{threads, 1} : std::vector<int64_t>{1};
+namespace {
+
+constexpr int64_t kChunk = 256;
+
+}  // namespace
+
+std::vector<int64_t> push_programs(const Setting& s) {
+  if (s.target.is_gpu()) return {8, 1};
+  return s.threads > 1 ? std::vector<int64_t>{s.threads, 1} : std::vector<int64_t>{1};
 }
 
 Transfer transfer_of(const autotune::Config& config) {
@@ -23,13 +29,12 @@ TransferSchedule TransferSchedule::from(const autotune::Config& c) {
   return {c.get_int("chunk_rows"), c.get_int("push_programs"), transfer_of(c), c.get_string("order", "") == "serial"};
 }
 
+int64_t rows_of_chunk(int64_t row_bytes, int64_t bytes) {
+  const int64_t rows = std::max<int64_t>(bytes / row_bytes, 1);
+  return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows))), 8, 4096);
+}
+
 bool may_pull(const Target& target, int world_size) { return !target.is_gpu() && world_size > 2; }
-
-namespace {
-
-constexpr int64_t kChunk = 256;
-
-}  // namespace
 
 ExchangeShape with_transfer(ExchangeShape gather, Transfer way) {
   gather.phases[0].is_pulled = way == Transfer::pull, gather.phases[0].is_joined = way == Transfer::join;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/seqpar/exchange/channel_args.h"
+#include "seqtile/kernel.h"
 #include "seqtile/op.h"
 
 namespace seqtile::kernels::seqpar {
@@ -27,6 +28,9 @@ struct TransferSchedule {
 
 /// Whether it is offered. Two ranks write as much either way; on a GPU every tile would read its rows over the link.
 bool may_pull(const Target& target, int world_size);
+/// Rows of a chunk of about so many bytes, in rows of `row_bytes`; a multiple of what is copied at once.
+int64_t rows_of_chunk(int64_t row_bytes, int64_t bytes);
+constexpr int64_t kSmallestChunkBytes = 64 << 10;
 /// The exchange of a gather whose kernel has this way, and its protocol.
 ExchangeShape with_transfer(ExchangeShape gather, Transfer way);
 const Protocol& protocol_of_gather(Transfer way);
@@ -42,7 +46,7 @@ std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, c
 autotune::Config joined_schedule(autotune::Config tile, int64_t push_programs);
 
 /// How many programs may send, the default first: one block of a GPU, or one of several threads, does not fill a link.
-std::vector<int64_t> push_programs(const Target& target, int threads);
+std::vector<int64_t> push_programs(const Setting& s);
 
 /// A copy tile is copied at once, of rows with so many columns, or kDynamic. Its pieces are long, as memory is read
 /// ahead along a row.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/seqpar/exchange/rank_op.h"
@@ -23,31 +22,25 @@ using linear_op::Tile;
 
 namespace {
 
-class Builder {
+class Builder : RankBuild<FusedAlltoallAndLinear> {
  public:
-  Builder(KernelBuilder& b, const FusedAlltoallAndLinear& op, const Config& c, const ExchangeShape& exchange)
-      : b_(b), op_(op), c_(c), exchange_(exchange) {}
+  explicit Builder(const RankBuild& given) : RankBuild(given) {}
 
   void build() {
-    Var row_blocks = b_.cdiv(b_.size(v_.x, 0), world_size_ * t_.block_m);
+    Var row_blocks = b.cdiv(b.size(v_.x, 0), world_size_ * t_.block_m);
     Var tiles = row_blocks * linear_op::column_blocks(s_, t_.block_n);
-    Var id = b_.program_id(0), tile = id - schedule_.push_programs;
-    b_.when(
-        id < schedule_.push_programs, [&] { ex_.role("produce", [&] { push(id); }); },
-        [&] {
-          b_.when(
-              tile < tiles, [&] { ex_.role("sum", [&] { compute(tile, row_blocks); }); },
-              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
-        });
+    Var id = b.program_id(0), tile = id - schedule_.push_programs;
+    run_program(b, ex_, id, {"produce", schedule_.push_programs, [&](Var i) { push(i); }}, tile,
+                {"sum", tiles, [&](Var i) { compute(i, row_blocks); }});
     ex_.leave({own_rows_of(v_.y[0])});
   }
 
  private:
-  Var own_rows_of(Var view) { return b_.slice(view, {0, 0}, {ex_.num_rows(ex_.rank()), s_.n}); }
+  Var own_rows_of(Var view) { return b.slice(view, {0, 0}, {ex_.num_rows(ex_.rank()), s_.n}); }
 
   void push(Var program) {
-    push_rows(b_, ex_, world_size_, program, schedule_, [&](Var peer) {
-      Var rows = b_.slice(v_.x, {ex_.first_row(peer), 0}, {ex_.num_rows(peer), heads_.columns(b_, ex_.rank())});
+    push_rows(b, ex_, world_size_, program, schedule_, [&](Var peer) {
+      Var rows = b.slice(v_.x, {ex_.first_row(peer), 0}, {ex_.num_rows(peer), heads_.columns(b, ex_.rank())});
       return std::vector{Part{rows, heads_.first(ex_.rank())}};
     });
   }
@@ -56,56 +49,52 @@ class Builder {
     // Tiles of one block of columns follow each other: its weights stay in the cache.
     Var row = tile % row_blocks * t_.block_m, column = tile / row_blocks * t_.block_n;
     Var rows = ex_.num_rows(ex_.rank());
-    Var first = schedule_.is_serial ? b_.constant(DType::i64, int64_t{0}) : row / schedule_.chunk_rows;
-    Var last = b_.cdiv(schedule_.is_serial ? rows : b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    Var first = schedule_.is_serial ? b.constant(DType::i64, int64_t{0}) : row / schedule_.chunk_rows;
+    Var last = b.cdiv(schedule_.is_serial ? rows : b.min(row + t_.block_m, rows), schedule_.chunk_rows);
     Var good =
-        in_turn(b_, 0, world_size_, row < rows, [&](Var i) { return ex_.await(0, ex_.peer(i), first, last, tile); });
-    b_.when(good, [&] {
+        in_turn(b, 0, world_size_, row < rows, [&](Var i) { return ex_.await(0, ex_.peer(i), first, last, tile); });
+    b.when(good, [&] {
       linear_op::Operands v = v_;
       v.x = ex_.source(0, ex_.rank(), rows);
-      const std::vector<Var> sums = linear_op::multiply(b_, s_, t_, v, row, column);
+      const std::vector<Var> sums = linear_op::multiply(b, s_, t_, v, row, column);
       for (Var* view : {&v.y[0], &v.residual})
         if (view->value()) *view = own_rows_of(*view);
-      linear_op::store_result(b_, s_, v, row, column, sums);
+      linear_op::store_result(b, s_, v, row, column, sums);
     });
   }
 
-  KernelBuilder& b_;
-  const FusedAlltoallAndLinear& op_;
-  const Config& c_;
-  const ExchangeShape& exchange_;
-  const Linear s_ = op_.product();
-  const Tile t_ = Tile::from(c_);
-  const Heads heads_ = op_.cut();
-  const int world_size_ = op_.ranks.size();
-  const TransferSchedule schedule_ = TransferSchedule::from(c_);
+  const Linear s_ = op.product();
+  const Tile t_ = Tile::from(config);
+  const Heads heads_ = op.cut();
+  const int world_size_ = op.ranks.size();
+  const TransferSchedule schedule_ = TransferSchedule::from(config);
   // The members from here on declare the kernel's parameters, in their order.
-  linear_op::Operands v_{s_, views_of(op_, b_)};
-  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(v_.x, 0)};
+  linear_op::Operands v_{s_, views_of(op, b)};
+  Exchange ex_ = exchange_over(v_.x);
 };
 
 struct OutputProductKernel {
   FusedAlltoallAndLinear op;
 
   /// The tiles that linear has for a rank's rows.
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
+  std::vector<Config> configs(const Setting& s) const {
     const Linear product = op.product();
     return configs_of(
-        std::string(op.kName), target,
-        with_room(product.tiles({op.ranks.rows_of_rank(length), threads, portable(target)}), product, op.residual),
-        [&](const Config& config) { return predict_us(config, threads, length, target); },
+        std::string(op.kName), s.target,
+        with_room(product.tiles({op.ranks.rows_of_rank(s.length), s.threads, portable(s.target)}), product,
+                  op.residual),
+        [&](const Config& config) { return predict_us(config, s); },
         [&](const Tile& tile) {
-          return transfer_schedules(tile.config(), {"", "serial"}, push_programs(target, threads), false);
+          return transfer_schedules(tile.config(), {"", "serial"}, push_programs(s), false);
         });
   }
 
-  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return op.product().predict_us(Tile::from(config), {op.ranks.rows_of_rank(length), threads, portable(target)});
+  double predict_us(const Config& config, const Setting& s) const {
+    return op.product().predict_us(Tile::from(config),
+                                   {op.ranks.rows_of_rank(s.length), s.threads, portable(s.target)});
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    Builder(b, op, c, exchange).build();
-  }
+  void build(const RankBuild<FusedAlltoallAndLinear>& given) const { Builder(given).build(); }
 
   autotune::SizeExpr programs(const Config& c) const {
     const Tile t = Tile::from(c);

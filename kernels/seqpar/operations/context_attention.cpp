@@ -14,8 +14,8 @@
 #include <algorithm>
 
 #include "kernels/attention/attention_parts.h"
-#include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
+#include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/patterns/context_op.h"
 #include "seqtile/kernel.h"
@@ -30,38 +30,28 @@ using autotune::Problem;
 
 namespace {
 
-class Builder {
+using Build = ContextBuild<ContextAttentionForward, AttentionForward>;
+
+class Builder : Build {
  public:
-  Builder(KernelBuilder& b, const ContextAttentionForward& op, const Config& c, const ExchangeShape& exchange)
-      : b_(b), op_(op), c_(c), exchange_(exchange) {
-    check_chunk(schedule_.chunk_rows, tile_.block_n);
-  }
+  explicit Builder(const RankBuild& given) : Build(given) {}
 
   void build() {
-    Var row_blocks = b_.cdiv(ex_.length(), ex_.world_size() * tile_.block_m);
-    Var id = b_.program_id(0), tiles = row_blocks * a_.heads, tile = id - schedule_.push_programs;
-    b_.when(
-        id < schedule_.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
-        [&] {
-          b_.when(
-              tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
-              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
-        });
-    Var rows = ex_.num_rows(ex_.rank());
-    std::vector<Var> outputs{rows_of(v_.out, rows)};
-    if (op_.lse) outputs.push_back(rows_of(v_.lse, rows));
-    ex_.leave(outputs);
+    Var row_blocks = b.cdiv(ex.length(), ex.world_size() * t.block_m);
+    Var id = b.program_id(0), tiles = row_blocks * s.heads, use = id - schedule.push_programs;
+    run_program(b, ex, id, {"push", schedule.push_programs, [&](Var i) { push(i); }}, use,
+                {"use", tiles, [&](Var i) { compute(i, row_blocks); }});
+    Var rows = ex.num_rows(ex.rank());  // a graph's tensors have more
+    std::vector<Var> outputs{rows_of(b, views.out, 0, rows)};
+    if (op.lse) outputs.push_back(rows_of(b, views.lse, 0, rows));
+    ex.leave(outputs);
   }
 
  private:
-  /// A graph's tensors have more rows than a call owns.
-  Var rows_of(Var view, Var rows) { return b_.slice(view, {0, 0}, {rows, view.type().shape[1]}); }
-  Var head_of(Var view, Var rows, Var head) { return b_.slice(view, {0, head * a_.head_dim}, {rows, a_.head_dim}); }
-
   void push(Var program) {
-    push_rows(b_, ex_, ex_.world_size() - 1, program, schedule_, [&](Var) {
-      Var rows = ex_.num_rows(ex_.rank()), k = rows_of(v_.k, rows);
-      return std::vector{Part{k}, Part{rows_of(v_.v, rows), a_.kv_heads * a_.head_dim}};
+    push_rows(b, ex, ex.world_size() - 1, program, schedule, [&](Var) {
+      Var rows = ex.num_rows(ex.rank()), k = rows_of(b, views.k, 0, rows);
+      return std::vector{Part{k}, Part{rows_of(b, views.v, 0, rows), s.kv_heads * s.head_dim}};
     });
   }
 
@@ -72,78 +62,65 @@ class Builder {
 
   void compute(Var tile, Var row_blocks) {
     // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
-    Var head = tile / row_blocks, row = (row_blocks - 1 - tile % row_blocks) * tile_.block_m;
-    const RowPieces<Var> own = rows_.of(ex_.rank());
-    b_.when(may_begin(b_, ex_, schedule_, tile, row < own.num_rows), [&] {
+    Var head = tile / row_blocks, row = (row_blocks - 1 - tile % row_blocks) * t.block_m;
+    const RowPieces<Var> own = positions.of(ex.rank());
+    b.when(may_begin(b, ex, schedule, tile, row < own.num_rows), [&] {
       Queries queries;
       queries.head = head, queries.row = row;
-      queries.last = rows_.position(own, b_.min(row + tile_.block_m, own.num_rows) - 1);
-      queries.positions = rows_.position(rows_.in_i32(own), attention::numbers_from(b_, row, tile_.block_m));
-      const Running nothing(b_, tile_.block_m, a_.head_dim);
-      const Running seen(b_.for_loop(0, ex_.world_size(), 1, nothing.carried(), [&](Var turn, const auto& carried) {
+      queries.last = positions.position(own, b.min(row + t.block_m, own.num_rows) - 1);
+      queries.positions = positions.position(positions.in_i32(own), attention::numbers_from(b, row, t.block_m));
+      const Running nothing(b, t.block_m, s.head_dim);
+      const Running seen(b.for_loop(0, ex.world_size(), 1, nothing.carried(), [&](Var turn, const auto& carried) {
         return after_rank(queries, turn, tile, Running(carried)).carried();
       }));
-      Var rows = ex_.num_rows(ex_.rank()), out = head_of(v_.out, rows, head);
-      b_.store(out, {row, 0}, to_storage(b_, attention::normalized(b_, seen), op_.dtype));
-      if (op_.lse) b_.store(rows_of(v_.lse, rows), {row, head}, b_.expand(attention::log_sum_exp(b_, seen), 1));
+      Var rows = ex.num_rows(ex.rank()), out = head_of(views.out, rows, head);
+      b.store(out, {row, 0}, to_storage(b, attention::normalized(b, seen), op.dtype));
+      if (op.lse) b.store(rows_of(b, views.lse, 0, rows), {row, head}, b.expand(attention::log_sum_exp(b, seen), 1));
     });
   }
 
   /// How many of a rank's keys, its first ones, a query at `position` sees.
-  Var num_seen(const RowPieces<Var>& p, Var position) { return a_.causal ? rows_.num_until(p, position) : p.num_rows; }
+  Var num_seen(const RowPieces<Var>& p, Var position) {
+    return s.causal ? positions.num_until(p, position) : p.num_rows;
+  }
 
   /// Of one rank its keys up to the last one that a query of the tile sees.
   Running after_rank(const Queries& queries, Var turn, Var tile, const Running& before) {
-    Var source = (ex_.rank() + turn) % ex_.world_size(), is_own = b_.compare(Compare::eq, turn, 0);
-    const RowPieces<Var> p = rows_.of(source);
-    Var end = num_seen(p, queries.last), seen = num_seen(rows_.in_i32(p), queries.positions);
+    Var source = (ex.rank() + turn) % ex.world_size(), is_own = b.compare(Compare::eq, turn, 0);
+    const RowPieces<Var> p = positions.of(source);
+    Var end = num_seen(p, queries.last), seen = num_seen(positions.in_i32(p), queries.positions);
     const auto visible = [&](Var first_key) {
-      Var key = attention::column_numbers(b_, first_key, tile_.block_m, tile_.block_n);
-      return key < (a_.causal ? across(b_, seen, tile_.block_m, tile_.block_n) : seen);
+      Var key = attention::column_numbers(b, first_key, t.block_m, t.block_n);
+      return key < (s.causal ? across(b, seen, t.block_m, t.block_n) : seen);
     };
-    const int64_t chunk_rows = schedule_.chunk_rows;
-    Var step = b_.select(is_own, b_.max(end, 1), chunk_rows);
-    return Running(b_.for_loop(0, end, step, before.carried(), [&](Var first, const auto& carried) {
-      Var chunk = first / chunk_rows, last = b_.min(first + step, end);
-      Var has_come = ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), tile);
-      const Keys keys = keys_of(source, is_own, p.num_rows, queries.head / a_.group());
+    const int64_t chunk_rows = schedule.chunk_rows;
+    Var step = b.select(is_own, b.max(end, 1), chunk_rows);
+    return Running(b.for_loop(0, end, step, before.carried(), [&](Var first, const auto& carried) {
+      Var chunk = first / chunk_rows, last = b.min(first + step, end);
+      Var has_come = ex.await(0, source, chunk, b.select(is_own, chunk, chunk + 1), tile);
+      const Keys keys = keys_of(source, is_own, p.num_rows, queries.head / s.group());
       // Not once before all loops: what would stay in registers through them is not far.
-      Var q = head_of(v_.q, ex_.num_rows(ex_.rank()), queries.head);
-      Var tile_of_q = b_.load(q, {queries.row, 0}, {tile_.block_m, a_.head_dim});
-      return attention::attend(b_, a_, keys, tile_of_q, first, b_.select(has_come, last, first), tile_.block_n, visible,
+      Var q = head_of(views.q, ex.num_rows(ex.rank()), queries.head);
+      Var tile_of_q = b.load(q, {queries.row, 0}, {t.block_m, s.head_dim});
+      return attention::attend(b, s, keys, tile_of_q, first, b.select(has_come, last, first), t.block_n, visible,
                                Running(carried))
           .carried();
     }));
   }
 
   Keys keys_of(Var source, Var is_own, Var rows, Var kv_head) {
-    Var staged = ex_.source(0, source, rows);
-    Var k = b_.select(is_own, head_of(v_.k, rows, kv_head), head_of(staged, rows, kv_head));
-    Var v = b_.select(is_own, head_of(v_.v, rows, kv_head), head_of(staged, rows, kv_head + a_.kv_heads));
+    Var staged = ex.source(0, source, rows);
+    Var k = b.select(is_own, head_of(views.k, rows, kv_head), head_of(staged, rows, kv_head));
+    Var v = b.select(is_own, head_of(views.v, rows, kv_head), head_of(staged, rows, kv_head + s.kv_heads));
     return {k, v};
   }
-
-  KernelBuilder& b_;
-  const ContextAttentionForward& op_;
-  const Config& c_;
-  const ExchangeShape& exchange_;
-  const AttentionForward a_ = plain_of<AttentionForward>(op_);
-  const AttentionForward::Tile tile_ = tile_of(a_, c_);
-  const TransferSchedule schedule_ = TransferSchedule::from(c_);
-  // The members from here on declare the kernel's parameters, in their order.
-  const ContextAttentionForward::Tensors<Var> v_ = views_of(op_, b_);
-  Var sequence_ = b_.view("sequence", DType::i8, {kDynamic});
-  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(sequence_, 0)};
-  const RankPositions rows_{b_, op_.layout, ex_.world_size(), ex_.length()};
 };
 
 struct ContextKernel {
   using Rows = ContextAttentionForward::Tensors<std::vector<double>>;
   ContextAttentionForward op;
 
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    Builder(b, op, c, exchange).build();
-  }
+  void build(const RankBuild<ContextAttentionForward>& given) const { Builder(given).build(); }
 
   /// Those that push, the tiles of the rank's queries, and one more. Of zigzag a rank has up to 2 ceil(length / 2 P)
   /// rows: as block_m is even, in as many blocks as of ceil(length / P).
@@ -194,11 +171,8 @@ struct ContextKernel {
   std::vector<double> head_rows(const Problem& p, const Tensor& own, int64_t column, int64_t kv_head) const {
     std::vector<double> rows;
     for (int64_t position = 0; position < p.symbols[0]; ++position) {
-      const RowPlace place = place_of_row(op.layout, position, p.symbols[0], op.ranks.size());
-      const bool is_own = place.rank == op.ranks.longest();
-      const std::vector<double> row =
-          is_own ? read_row(own, place.row) : staged_row(p, exchange_of(op), 0, place.rank, place.row);
-      const auto first = row.begin() + kv_head * op.head_dim + (is_own ? 0 : column);
+      const std::vector<double> row = gathered_row(p, op.ranks, exchange_of(op), own, position, column);
+      const auto first = row.begin() + kv_head * op.head_dim;
       rows.insert(rows.end(), first, first + op.head_dim);
     }
     return rows;

@@ -19,12 +19,13 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "jit/base/cdiv.h"
 #include "kernels/attention/attention_backward_parts.h"
 #include "kernels/attention/attention_parts.h"
-#include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/rank_op.h"
+#include "kernels/seqpar/exchange/rank_problem.h"
 #include "kernels/seqpar/exchange/row_layout.h"
 #include "kernels/seqpar/patterns/context_op.h"
 #include "seqtile/kernel.h"
@@ -55,61 +56,55 @@ struct StagedRow {
   static constexpr int64_t kAlignment = 16;  ///< bytes: as wide as accesses are
 };
 
-class Builder {
+using Build = ContextBuild<ContextAttentionBackward, AttentionBackward>;
+
+class Builder : Build {
  public:
-  Builder(KernelBuilder& b, const ContextAttentionBackward& op, const Config& c, const ExchangeShape& exchange)
-      : b_(b), op_(op), c_(c), exchange_(exchange) {
-    check_chunk(schedule_.chunk_rows, tile_.block_n);
-  }
+  explicit Builder(const RankBuild& given) : Build(given) {}
 
   void build() {
-    row_blocks_ = b_.cdiv(ex_.length(), ex_.world_size() * tile_.block);
-    own_rows_ = ex_.num_rows(ex_.rank());
+    row_blocks_ = b.cdiv(ex.length(), ex.world_size() * t.block);
+    own_rows_ = ex.num_rows(ex.rank());
     const std::array kinds{
-        ProgramKind{schedule_.push_programs, [&](Var i) { ex_.role("push", [&] { push(i); }); }},
-        ProgramKind{row_blocks_ * a_.kv_heads, [&](Var i) { ex_.role("use", [&] { compute_keys(i); }); }},
-        ProgramKind{row_blocks_ * a_.heads, [&](Var i) { ex_.role("use", [&] { compute_queries(i); }); }},
-        ProgramKind{1, [&](Var) { ex_.last_role(); }},
+        ProgramKind{"push", schedule.push_programs, [&](Var i) { push(i); }},
+        ProgramKind{"use", row_blocks_ * s.kv_heads, [&](Var i) { compute_keys(i); }},
+        ProgramKind{"use", row_blocks_ * s.heads, [&](Var i) { compute_queries(i); }},
+        ProgramKind{"", 1, [&](Var) { ex.last_role(); }},
     };
-    run_program(b_, b_.program_id(0), kinds);
+    run_program(b, ex, b.program_id(0), kinds);
     std::vector<Var> outputs;
-    for (Var view : {v_.dq, v_.dk, v_.dv}) outputs.push_back(rows_of(view));
-    ex_.leave(outputs);
+    for (Var view : {views.dq, views.dk, views.dv}) outputs.push_back(own(view));
+    ex.leave(outputs);
   }
 
  private:
   /// Own rows: a graph's tensors have more.
-  Var rows_of(Var view) { return b_.slice(view, {0, 0}, {own_rows_, view.type().shape[1]}); }
-  /// The columns of one head in `rows` rows, of which the first head has those from `column` on.
-  Var head_of(Var view, Var rows, Var head, int64_t column = 0) {
-    Var first = head * a_.head_dim;
-    return b_.slice(view, {0, column ? first + column : first}, {rows, a_.head_dim});
-  }
+  Var own(Var view) { return rows_of(b, view, 0, own_rows_); }
   /// One number for each row.
-  Var number_of(Var view, Var rows, Var column) { return b_.at(b_.slice(view, {0, column}, {rows, 1}), 1, 0); }
+  Var number_of(Var view, Var rows, Var column) { return b.at(b.slice(view, {0, column}, {rows, 1}), 1, 0); }
 
   // --- sending
 
   void push(Var program) {
-    push_chunks(b_, ex_, ex_.world_size(), program, schedule_, [&](Var peer, Var chunk) {
-      Var first = chunk * schedule_.chunk_rows, end = b_.min(first + schedule_.chunk_rows, own_rows_);
-      Var to = ex_.target(0, peer, own_rows_), numbers = ex_.target(0, peer, own_rows_, DType::f32);
+    push_chunks(b, ex, ex.world_size(), program, schedule, [&](Var peer, Var chunk) {
+      Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, own_rows_);
+      Var to = ex.target(0, peer, own_rows_), numbers = ex.target(0, peer, own_rows_, DType::f32);
       const std::vector<Part> parts{
-          {rows_of(v_.k)}, {rows_of(v_.v), staged_.v}, {rows_of(v_.q), staged_.q}, {rows_of(v_.dout), staged_.dout}};
-      copy_parts(b_, parts, to, own_rows_, first, end);
-      copy_parts(b_, {{rows_of(v_.lse), staged_.lse}}, numbers, own_rows_, first, end);
+          {own(views.k)}, {own(views.v), staged_.v}, {own(views.q), staged_.q}, {own(views.dout), staged_.dout}};
+      copy_parts(b, parts, to, own_rows_, first, end);
+      copy_parts(b, {{own(views.lse), staged_.lse}}, numbers, own_rows_, first, end);
       send_deltas(numbers, first, end);
     });
   }
 
   void send_deltas(Var to, Var first, Var end) {
     constexpr int64_t kRows = 16;
-    b_.for_each(0, a_.heads, 1, [&](Var head) {
-      Var out = head_of(v_.out, end, head), dout = head_of(v_.dout, end, head);
+    b.for_each(0, s.heads, 1, [&](Var head) {
+      Var out = head_of(views.out, end, head), dout = head_of(views.dout, end, head);
       Var deltas = number_of(to, end, head + staged_.delta);
-      b_.for_each(first, end, kRows, [&](Var row) {
-        Var block = b_.load(dout, {row, 0}, {kRows, a_.head_dim});
-        b_.store(deltas, {row}, attention_backward_op::load_delta(b_, out, row, block));
+      b.for_each(first, end, kRows, [&](Var row) {
+        Var block = b.load(dout, {row, 0}, {kRows, s.head_dim});
+        b.store(deltas, {row}, attention_backward_op::load_delta(b, out, row, block));
       });
     });
   }
@@ -122,16 +117,16 @@ class Builder {
   };
   Source source_of(Var turn) {
     Source source;
-    source.rank = (ex_.rank() + turn) % ex_.world_size();
-    source.pieces = positions_.of(source.rank);
+    source.rank = (ex.rank() + turn) % ex.world_size();
+    source.pieces = positions.of(source.rank);
     source.num_rows = source.pieces.num_rows;
     return source;
   }
   /// i1: chunks [first, last) have come.
   Var await(Source& source, Var first, Var last, Var tile) {
-    Var has_come = ex_.await(0, source.rank, first, last, tile);
-    source.staged = ex_.source(0, source.rank, source.num_rows);
-    source.numbers = ex_.source(0, source.rank, source.num_rows, DType::f32);
+    Var has_come = ex.await(0, source.rank, first, last, tile);
+    source.staged = ex.source(0, source.rank, source.num_rows);
+    source.numbers = ex.source(0, source.rank, source.num_rows, DType::f32);
     return has_come;
   }
   Var head_in(const Source& source, int64_t column, Var head) {
@@ -149,49 +144,49 @@ class Builder {
 
   void compute_keys(Var tile) {
     // Early keys are seen by the most queries under a causal mask: they go first.
-    Var head = tile / row_blocks_, row = tile % row_blocks_ * tile_.block;
-    b_.when(may_begin(b_, ex_, schedule_, tile, row < own_rows_), [&] {
-      const RowPieces<Var> own = positions_.of(ex_.rank());
+    Var head = tile / row_blocks_, row = tile % row_blocks_ * t.block;
+    b.when(may_begin(b, ex, schedule, tile, row < own_rows_), [&] {
+      const RowPieces<Var> mine = positions.of(ex.rank());
       KeyBlock block;
       block.head = head;
-      block.keys = b_.load(head_of(v_.k, own_rows_, head), {row, 0}, {tile_.block, a_.head_dim});
-      block.values = b_.load(head_of(v_.v, own_rows_, head), {row, 0}, {tile_.block, a_.head_dim});
-      block.first = positions_.position(own, row);
-      block.positions = positions_.position(positions_.in_i32(own), numbers_from(b_, row, tile_.block));
-      Var zero = b_.full({tile_.block, a_.head_dim}, 0.0);
-      const auto sums = b_.for_loop(
-          0, ex_.world_size(), 1, {zero, zero},
-          [&](Var turn, const std::vector<Var>& before) { return after_queries(block, turn, tile, before); });
-      b_.store(head_of(v_.dk, own_rows_, head), {row, 0}, to_storage(b_, sums[0] * a_.scale, a_.dtype));
-      b_.store(head_of(v_.dv, own_rows_, head), {row, 0}, to_storage(b_, sums[1], a_.dtype));
+      block.keys = b.load(head_of(views.k, own_rows_, head), {row, 0}, {t.block, s.head_dim});
+      block.values = b.load(head_of(views.v, own_rows_, head), {row, 0}, {t.block, s.head_dim});
+      block.first = positions.position(mine, row);
+      block.positions = positions.position(positions.in_i32(mine), numbers_from(b, row, t.block));
+      Var zero = b.full({t.block, s.head_dim}, 0.0);
+      const auto sums = b.for_loop(0, ex.world_size(), 1, {zero, zero}, [&](Var turn, const std::vector<Var>& before) {
+        return after_queries(block, turn, tile, before);
+      });
+      b.store(head_of(views.dk, own_rows_, head), {row, 0}, to_storage(b, sums[0] * s.scale, s.dtype));
+      b.store(head_of(views.dv, own_rows_, head), {row, 0}, to_storage(b, sums[1], s.dtype));
     });
   }
 
   /// With one rank's queries from the first one on that sees a key of the block, of all query heads of the group.
   std::vector<Var> after_queries(const KeyBlock& block, Var turn, Var tile, const std::vector<Var>& before) {
-    const int64_t block_n = tile_.block_n, chunk_rows = schedule_.chunk_rows;
+    const int64_t block_n = t.block_n, chunk_rows = schedule.chunk_rows;
     Source source = source_of(turn);
-    Var first = b_.constant(DType::i64, int64_t{0}), unseeing;
-    if (a_.causal) {
-      first = positions_.num_until(source.pieces, block.first - 1) / block_n * block_n;
-      unseeing = positions_.num_until(positions_.in_i32(source.pieces), block.positions - 1);
-      unseeing = across(b_, unseeing, tile_.block, block_n);
+    Var first = b.constant(DType::i64, int64_t{0}), unseeing;
+    if (s.causal) {
+      first = positions.num_until(source.pieces, block.first - 1) / block_n * block_n;
+      unseeing = positions.num_until(positions.in_i32(source.pieces), block.positions - 1);
+      unseeing = across(b, unseeing, t.block, block_n);
     }
-    Var has_come = await(source, first / chunk_rows, b_.cdiv(source.num_rows, chunk_rows), tile);
-    Var end = b_.select(has_come, source.num_rows, first);
-    return b_.for_loop(0, a_.group(), 1, before, [&](Var i, const std::vector<Var>& of_heads) {
-      Var head = block.head * a_.group() + i;
+    Var has_come = await(source, first / chunk_rows, b.cdiv(source.num_rows, chunk_rows), tile);
+    Var end = b.select(has_come, source.num_rows, first);
+    return b.for_loop(0, s.group(), 1, before, [&](Var i, const std::vector<Var>& of_heads) {
+      Var head = block.head * s.group() + i;
       Var q = head_in(source, staged_.q, head), dout = head_in(source, staged_.dout, head);
       Var lses = number_in(source, staged_.lse, head), deltas = number_in(source, staged_.delta, head);
-      return b_.for_loop(first, end, block_n, of_heads, [&](Var row, const std::vector<Var>& sums) {
+      return b.for_loop(first, end, block_n, of_heads, [&](Var row, const std::vector<Var>& sums) {
         QueryFacts facts;
-        facts.lse = attention_backward_op::load_lse(b_, lses, row, block_n);
-        facts.delta = b_.load(deltas, {row}, {block_n});
+        facts.lse = attention_backward_op::load_lse(b, lses, row, block_n);
+        facts.delta = b.load(deltas, {row}, {block_n});
         const auto visible = [&] {
-          Var queries = down(b_, numbers_from(b_, row, block_n), tile_.block, block_n);
-          return a_.causal ? queries >= unseeing : queries < b_.cast(source.num_rows, DType::i32);
+          Var queries = down(b, numbers_from(b, row, block_n), t.block, block_n);
+          return s.causal ? queries >= unseeing : queries < b.cast(source.num_rows, DType::i32);
         };
-        return add_queries(b_, a_, block.keys, block.values, q, dout, row, block_n, facts, visible, sums);
+        return add_queries(b, s, block.keys, block.values, q, dout, row, block_n, facts, visible, sums);
       });
     });
   }
@@ -205,124 +200,90 @@ class Builder {
 
   void compute_queries(Var tile) {
     // Late queries see the most keys under a causal mask: they go first.
-    Var head = tile / row_blocks_, row = (row_blocks_ - 1 - tile % row_blocks_) * tile_.block;
-    b_.when(may_begin(b_, ex_, schedule_, tile, row < own_rows_), [&] {
-      const RowPieces<Var> own = positions_.of(ex_.rank());
+    Var head = tile / row_blocks_, row = (row_blocks_ - 1 - tile % row_blocks_) * t.block;
+    b.when(may_begin(b, ex, schedule, tile, row < own_rows_), [&] {
+      const RowPieces<Var> mine = positions.of(ex.rank());
       QueryBlock block;
-      block.kv_head = head / a_.group();
-      block.queries = b_.load(head_of(v_.q, own_rows_, head), {row, 0}, {tile_.block, a_.head_dim});
-      block.dout = b_.load(head_of(v_.dout, own_rows_, head), {row, 0}, {tile_.block, a_.head_dim});
-      block.facts.lse = attention_backward_op::load_lse(b_, number_of(v_.lse, own_rows_, head), row, tile_.block);
-      block.facts.delta = attention_backward_op::load_delta(b_, head_of(v_.out, own_rows_, head), row, block.dout);
-      block.last = positions_.position(own, b_.min(row + tile_.block, own_rows_) - 1);
-      block.positions = positions_.position(positions_.in_i32(own), numbers_from(b_, row, tile_.block));
-      Var zero = b_.full({tile_.block, a_.head_dim}, 0.0);
-      Var sum = b_.for_loop(0, ex_.world_size(), 1, {zero}, [&](Var turn, const std::vector<Var>& before) {
+      block.kv_head = head / s.group();
+      block.queries = b.load(head_of(views.q, own_rows_, head), {row, 0}, {t.block, s.head_dim});
+      block.dout = b.load(head_of(views.dout, own_rows_, head), {row, 0}, {t.block, s.head_dim});
+      block.facts.lse = attention_backward_op::load_lse(b, number_of(views.lse, own_rows_, head), row, t.block);
+      block.facts.delta = attention_backward_op::load_delta(b, head_of(views.out, own_rows_, head), row, block.dout);
+      block.last = positions.position(mine, b.min(row + t.block, own_rows_) - 1);
+      block.positions = positions.position(positions.in_i32(mine), numbers_from(b, row, t.block));
+      Var zero = b.full({t.block, s.head_dim}, 0.0);
+      Var sum = b.for_loop(0, ex.world_size(), 1, {zero}, [&](Var turn, const std::vector<Var>& before) {
         return after_keys(block, turn, tile, before);
       })[0];
-      b_.store(head_of(v_.dq, own_rows_, head), {row, 0}, to_storage(b_, sum * a_.scale, a_.dtype));
+      b.store(head_of(views.dq, own_rows_, head), {row, 0}, to_storage(b, sum * s.scale, s.dtype));
     });
   }
 
   /// With one rank's keys up to the last one that a query of the block sees, chunk by chunk.
   std::vector<Var> after_keys(const QueryBlock& block, Var turn, Var tile, const std::vector<Var>& before) {
-    const int64_t block_n = tile_.block_n, chunk_rows = schedule_.chunk_rows;
+    const int64_t block_n = t.block_n, chunk_rows = schedule.chunk_rows;
     Source source = source_of(turn);
-    Var end = source.num_rows, seen = b_.cast(end, DType::i32);
-    if (a_.causal) {
-      end = positions_.num_until(source.pieces, block.last);
-      seen = positions_.num_until(positions_.in_i32(source.pieces), block.positions);
-      seen = across(b_, seen, tile_.block, block_n);
+    Var end = source.num_rows, seen = b.cast(end, DType::i32);
+    if (s.causal) {
+      end = positions.num_until(source.pieces, block.last);
+      seen = positions.num_until(positions.in_i32(source.pieces), block.positions);
+      seen = across(b, seen, t.block, block_n);
     }
-    return b_.for_loop(0, end, chunk_rows, before, [&](Var first, const std::vector<Var>& of_chunks) {
+    return b.for_loop(0, end, chunk_rows, before, [&](Var first, const std::vector<Var>& of_chunks) {
       Var chunk = first / chunk_rows;
       Var has_come = await(source, chunk, chunk + 1, tile);
-      Var last = b_.select(has_come, b_.min(first + chunk_rows, end), first);
+      Var last = b.select(has_come, b.min(first + chunk_rows, end), first);
       Var k = head_in(source, 0, block.kv_head), v = head_in(source, staged_.v, block.kv_head);
-      return b_.for_loop(first, last, block_n, of_chunks, [&](Var key, const std::vector<Var>& sum) {
-        const auto visible = [&] { return down(b_, numbers_from(b_, key, block_n), tile_.block, block_n) < seen; };
-        return std::vector{
-            add_keys(b_, a_, block.queries, block.dout, block.facts, k, v, key, block_n, visible, sum[0])};
+      return b.for_loop(first, last, block_n, of_chunks, [&](Var key, const std::vector<Var>& sum) {
+        const auto visible = [&] { return down(b, numbers_from(b, key, block_n), t.block, block_n) < seen; };
+        return std::vector{add_keys(b, s, block.queries, block.dout, block.facts, k, v, key, block_n, visible, sum[0])};
       });
     });
   }
 
-  KernelBuilder& b_;
-  const ContextAttentionBackward& op_;
-  const Config& c_;
-  const ExchangeShape& exchange_;
-  const AttentionBackward a_ = plain_of<AttentionBackward>(op_);
-  const AttentionBackward::Tile tile_ = tile_of(a_, c_);
-  const TransferSchedule schedule_ = TransferSchedule::from(c_);
-  const StagedRow staged_{op_};
-  // The members from here on declare the kernel's parameters, in their order.
-  const ContextAttentionBackward::Tensors<Var> v_ = views_of(op_, b_);
-  Var sequence_ = b_.view("sequence", DType::i8, {kDynamic});
-  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(sequence_, 0)};
-  const RankPositions positions_{b_, op_.layout, ex_.world_size(), ex_.length()};
+  const StagedRow staged_{op};
   Var row_blocks_, own_rows_;
 };
 
-/// What is known of the whole sequence of one head, in its order.
+/// The sum of dout out of a query of one head, whose first column is `first`.
+double delta_of(const ContextAttentionBackward::Args& t, int64_t row, int64_t first, int64_t head_dim) {
+  const std::vector<double> out = read_row(t.out, row), dout = read_row(t.dout, row);
+  return std::inner_product(out.begin() + first, out.begin() + first + head_dim, dout.begin() + first, 0.0);
+}
+
+/// What is known of the whole sequence of one head, in its order: own rows from the tensors, those of peers from the
+/// staging.
 struct Whole {
+  Whole(const ContextAttentionBackward& op, const Problem& p, const ContextAttentionBackward::Args& t, int64_t head) {
+    const int64_t kv_head = head / plain_of<AttentionBackward>(op).group(), dim = op.head_dim;
+    const ExchangeShape exchange = exchange_of(op);
+    const StagedRow columns(op);
+    for (int64_t position = 0; position < p.symbols[0]; ++position) {
+      const auto append = [&](std::vector<double>& to, const Tensor& own, int64_t column, int64_t of_head) {
+        const std::vector<double> row = gathered_row(p, op.ranks, exchange, own, position, column);
+        to.insert(to.end(), row.begin() + of_head * dim, row.begin() + (of_head + 1) * dim);
+      };
+      append(k, t.k, 0, kv_head);
+      append(v, t.v, columns.v, kv_head);
+      append(queries.q, t.q, columns.q, head);
+      append(queries.dout, t.dout, columns.dout, head);
+      const RowPlace place = place_of_row(op.layout, position, p.symbols[0], op.ranks.size());
+      const bool is_own = place.rank == op.ranks.longest();
+      const Tensor staged = staged_rows(p, exchange, 0, place.rank, place.row + 1, 0, DType::f32);
+      const std::vector<double> numbers = read_row(is_own ? t.lse : staged, place.row);
+      queries.lse.push_back(numbers[static_cast<size_t>(head + (is_own ? 0 : columns.lse))]);
+      queries.delta.push_back(is_own ? delta_of(t, place.row, head * dim, dim)
+                                     : numbers[static_cast<size_t>(head + columns.delta)]);
+    }
+  }
   std::vector<double> k, v;
   ReferenceQueries queries;
-};
-
-/// The rows of all ranks: own ones from the tensors, the rows of peers from the staging.
-class Rows {
- public:
-  Rows(const ContextAttentionBackward& op, const Problem& p, const ContextAttentionBackward::Args& t)
-      : op_(op), p_(p), t_(t), a_(plain_of<AttentionBackward>(op)), staged_(op) {}
-
-  Whole of(int64_t head) const {
-    const int64_t kv_head = head / a_.group(), dim = a_.head_dim;
-    Whole whole;
-    for (int64_t position = 0; position < p_.symbols[0]; ++position) {
-      const RowPlace place = place_of_row(op_.layout, position, p_.symbols[0], op_.ranks.size());
-      const bool is_own = place.rank == op_.ranks.longest();
-      const auto append = [&](std::vector<double>& to, const Tensor& own, int64_t column, int64_t of_head) {
-        const std::vector<double> row = read_row(is_own ? own : staged(place), place.row);
-        const auto first = row.begin() + (is_own ? 0 : column) + of_head * dim;
-        to.insert(to.end(), first, first + dim);
-      };
-      append(whole.k, t_.k, 0, kv_head);
-      append(whole.v, t_.v, staged_.v, kv_head);
-      append(whole.queries.q, t_.q, staged_.q, head);
-      append(whole.queries.dout, t_.dout, staged_.dout, head);
-      const std::vector<double> numbers = read_row(is_own ? t_.lse : staged(place, DType::f32), place.row);
-      whole.queries.lse.push_back(numbers[static_cast<size_t>(head + (is_own ? 0 : staged_.lse))]);
-      whole.queries.delta.push_back(is_own ? delta(place.row, head)
-                                           : numbers[static_cast<size_t>(head + staged_.delta)]);
-    }
-    return whole;
-  }
-
- private:
-  Tensor staged(const RowPlace& place, std::optional<DType> as = {}) const {
-    return staged_rows(p_, exchange_of(op_), 0, place.rank, place.row + 1, 0, as);
-  }
-  double delta(int64_t row, int64_t head) const {
-    const std::vector<double> out = read_row(t_.out, row), dout = read_row(t_.dout, row);
-    double sum = 0;
-    for (int64_t i = head * a_.head_dim; i < (head + 1) * a_.head_dim; ++i)
-      sum += out[static_cast<size_t>(i)] * dout[static_cast<size_t>(i)];
-    return sum;
-  }
-
-  const ContextAttentionBackward& op_;
-  const Problem& p_;
-  const ContextAttentionBackward::Args& t_;
-  const AttentionBackward a_;
-  const StagedRow staged_;
 };
 
 struct ContextKernel {
   ContextAttentionBackward op;
 
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    Builder(b, op, c, exchange).build();
-  }
+  void build(const RankBuild<ContextAttentionBackward>& given) const { Builder(given).build(); }
 
   /// Those that push, the tiles of the rank's keys and of its queries, and one more. There are as many blocks of rows
   /// as in context_attention.cpp: `block` is even.
@@ -353,7 +314,7 @@ struct ContextKernel {
     out.dq.resize(rows.size() * q_columns);
     for (std::vector<double>* gradient : {&out.dk, &out.dv}) gradient->resize(rows.size() * kv_columns);
     for (int64_t head = 0; head < s.heads; ++head) {
-      const Whole whole = Rows(op, p, t).of(head);
+      const Whole whole(op, p, t, head);
       for (size_t r = 0; r < rows.size(); ++r) {
         const int64_t position = position_of_row(op.layout, op.ranks.longest(), rows[r], length, op.ranks.size());
         const size_t query = r * q_columns + static_cast<size_t>(head * dim);

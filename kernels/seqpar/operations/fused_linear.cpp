@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 
 #include "jit/base/cdiv.h"
 #include "kernels/linear/linear_reference.h"
@@ -28,20 +30,31 @@ bool may_join(const Ranks& ranks, int64_t length) {
   return ranks.are_on_cpus() && ranks.world_size > 1 && ranks.rows_of_rank(length) <= kMostRows;
 }
 
-/// Tiles for so many rows of one rank, or of all. `sent`: the format of what is sent.
-std::vector<Tile> tiles_for(const Linear& linear, DType sent, bool keeps_more, int threads, int64_t rows,
-                            const Target& target) {
-  const DType widest = dtype_bytes(sent) > dtype_bytes(linear.dtype) ? sent : linear.dtype;
-  return with_room(linear.tiles({rows, threads, portable(target)}, widest), linear, keeps_more);
+/// A GPU computes whole tiles, each of one rank's rows; in one shot tiles of all rows.
+double product_us(const Linear& linear, const Ranks& ranks, const Config& config, const Setting& s) {
+  const Tile tile = Tile::from(config);
+  int64_t length = s.length;
+  if (s.target.is_gpu() && reduce_form(config) != ReduceForm::one_shot)
+    length = ranks.world_size * round_up(ranks.rows_of_rank(length), tile.block_m);
+  return linear.predict_us(tile, {length, s.threads, portable(s.target)});
 }
 
-/// A GPU computes whole tiles, each of one rank's rows; in one shot tiles of all rows.
-double product_us(const Linear& linear, const Ranks& ranks, const Config& config, int threads, int64_t length,
-                  const Target& target) {
-  const Tile tile = Tile::from(config);
-  if (target.is_gpu() && reduce_form(config) != ReduceForm::one_shot)
-    length = ranks.world_size * round_up(ranks.rows_of_rank(length), tile.block_m);
-  return linear.predict_us(tile, {length, threads, portable(target)});
+/// The tiles of a rank's rows, then, for few rows, the tiles that linear has for the rows of all ranks, `joined`.
+/// `sent`: the format of what is sent.
+template <class Op>
+std::vector<Config> product_configs(const Op& op, const Setting& s, DType sent, bool keeps_more,
+                                    const Schedules& schedules, const std::function<Config(const Tile&)>& joined) {
+  const Linear& linear = op.linear;
+  const DType widest = dtype_bytes(sent) > dtype_bytes(linear.dtype) ? sent : linear.dtype;
+  const auto tiles = [&](int64_t rows) {
+    return with_room(linear.tiles({rows, s.threads, portable(s.target)}, widest), linear, keeps_more);
+  };
+  std::vector<Config> configs = configs_of(
+      std::string(op.kName), s.target, tiles(op.ranks.rows_of_rank(s.length)),
+      [&](const Config& config) { return product_us(linear, op.ranks, config, s); }, schedules);
+  if (may_join(op.ranks, s.length) && !s.target.is_gpu())
+    std::ranges::transform(tiles(s.length), std::back_inserter(configs), joined);
+  return configs;
 }
 
 struct GatherKernel {
@@ -49,27 +62,18 @@ struct GatherKernel {
 
   bool joins(int64_t length) const { return may_join(op.ranks, length); }
 
-  /// The tiles of a rank's rows, then, for few rows, the tiles that linear has for the rows of all ranks.
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
-    const auto tiles = [&](int64_t rows) {
-      return tiles_for(op.linear, op.linear.dtype, false, threads, rows, target);
-    };
-    std::vector<Config> configs = configs_of(
-        std::string(op.kName), target, tiles(op.ranks.rows_of_rank(length)),
-        [&](const Config& config) { return predict_us(config, threads, length, target); },
-        [&](const Tile& tile) { return gather_schedules(tile.config(), target, op.ranks.size(), threads); });
-    if (joins(length) && !target.is_gpu())
-      for (const Tile& tile : tiles(length))
-        configs.push_back(joined_schedule(tile.config(), push_programs(target, threads)[0]));
-    return configs;
+  std::vector<Config> configs(const Setting& s) const {
+    return product_configs(
+        op, s, op.linear.dtype, false,
+        [&](const Tile& tile) { return gather_schedules(tile.config(), s, op.ranks.size()); },
+        [&](const Tile& tile) { return joined_schedule(tile.config(), push_programs(s)[0]); });
   }
 
-  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return product_us(op.linear, op.ranks, config, threads, length, target);
-  }
+  double predict_us(const Config& config, const Setting& s) const { return product_us(op.linear, op.ranks, config, s); }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    build_allgather_linear(b, op.linear, Tile::from(c), GatherSchedule::from(c), exchange);
+  void build(const RankBuild<FusedAllgatherAndLinear>& given) const {
+    const Config& c = given.config;
+    build_allgather_linear(given.b, op.linear, Tile::from(c), GatherSchedule::from(c), given.shape);
   }
 
   autotune::SizeExpr programs(const Config& c) const {
@@ -137,30 +141,20 @@ struct SumKernel {
   using Op = SummedLinear<has_all_rows>;
   Op op;
 
-  /// The tiles of a rank's rows, then, for few rows, the tiles that linear has for the rows of all ranks: all of their
-  /// chunks are complete with the last tile.
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
-    const bool keeps_residual = op.linear.residual && op.linear.dtype == DType::f32;
-    const auto tiles = [&](int64_t rows) {
-      return tiles_for(op.linear, op.transport, keeps_residual, threads, rows, target);
-    };
-    std::vector<Config> configs = configs_of(
-        std::string(op.kName), target, tiles(op.ranks.rows_of_rank(length)),
-        [&](const Config& config) { return predict_us(config, threads, length, target); },
-        [&](const Tile& tile) { return schedules(length, tile, target); });
-    if (may_join(op.ranks, length) && !target.is_gpu())
-      for (const Tile& tile : tiles(length))
-        configs.push_back(reduce_config(tile, 256, has_all_rows ? "two_shot" : "", "join", true));
-    return configs;
+  /// All chunks of joined tiles are complete with the last tile.
+  std::vector<Config> configs(const Setting& s) const {
+    return product_configs(
+        op, s, op.transport, op.linear.residual && op.linear.dtype == DType::f32,
+        [&](const Tile& tile) { return schedules(s.length, tile, s.target); },
+        [](const Tile& tile) { return reduce_config(tile, 256, has_all_rows ? "two_shot" : "", "join", true); });
   }
 
-  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return product_us(op.linear, op.ranks, config, threads, length, target);
-  }
+  double predict_us(const Config& config, const Setting& s) const { return product_us(op.linear, op.ranks, config, s); }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    build_linear_reduce(b, op.linear, Tile::from(c), ReduceSchedule::from(c), reduce_form(c), op.transport, exchange,
-                        {op.norm, op.eps});
+  void build(const RankBuild<Op>& given) const {
+    const Config& c = given.config;
+    build_linear_reduce(given.b, op.linear, Tile::from(c), ReduceSchedule::from(c), reduce_form(c), op.transport,
+                        given.shape, {op.norm, op.eps});
   }
 
   autotune::SizeExpr programs(const Config& c) const {

@@ -50,22 +50,21 @@ std::vector<Config> schedules_of(const Tile& tile) {
   return configs;
 }
 
-class Builder {
+class Builder : RankBuild<FusedLinearAndAlltoall> {
  public:
-  Builder(KernelBuilder& b, const FusedLinearAndAlltoall& op, const Config& c, const ExchangeShape& exchange)
-      : b_(b), op_(op), c_(c), exchange_(exchange) {}
+  explicit Builder(const RankBuild& given) : RankBuild(given) {}
 
   void build() {
     own_rows_ = ex_.num_rows(ex_.rank());
-    v_.x = b_.slice(v_.x, {0, 0}, {own_rows_, s_.k});
+    v_.x = b.slice(v_.x, {0, 0}, {own_rows_, s_.k});
     Var of_a_rank = tiles_.row_blocks * column_blocks();
     const std::array kinds{
-        ProgramKind{of_a_rank * int64_t{world_size_ - 1}, [&](Var i) { ex_.role("push", [&] { produce(i); }); }},
-        ProgramKind{of_a_rank, [&](Var i) { ex_.role("compute", [&] { compute_own(i); }); }},
-        ProgramKind{tiles_.row_blocks * int64_t{world_size_ - 1}, [&](Var i) { ex_.role("use", [&] { receive(i); }); }},
-        ProgramKind{1, [&](Var) { finish(); }},
+        ProgramKind{"push", of_a_rank * int64_t{world_size_ - 1}, [&](Var i) { produce(i); }},
+        ProgramKind{"compute", of_a_rank, [&](Var i) { compute_own(i); }},
+        ProgramKind{"use", tiles_.row_blocks * int64_t{world_size_ - 1}, [&](Var i) { receive(i); }},
+        ProgramKind{"", 1, [&](Var) { finish(); }},
     };
-    run_program(b_, b_.program_id(0), kinds);
+    run_program(b, ex_, b.program_id(0), kinds);
     ex_.leave(v_.y);
   }
 
@@ -76,7 +75,7 @@ class Builder {
   Var staged(Var segment, Var rows, int i, Var columns) {
     int64_t before = 0;
     for (int j = 0; j < i; ++j) before += s_.weight_columns(j);
-    return b_.slice(segment, {0, before}, {rows, columns});
+    return b.slice(segment, {0, before}, {rows, columns});
   }
 
   /// The product for the heads of `owner`, but for where it goes.
@@ -84,43 +83,43 @@ class Builder {
     linear_op::Operands v = v_;
     for (int i = 0; i < kNumWeights; ++i) {
       const auto at = static_cast<size_t>(i);
-      Var first = heads_.first(owner, of_keys(i)), columns = heads_.columns(b_, owner, of_keys(i));
-      v.w[at] = b_.slice(v.w[at], {first, 0}, {columns, s_.k});
-      if (s_.bias) v.bias[at] = b_.slice(v.bias[at], {first}, {columns});
+      Var first = heads_.first(owner, of_keys(i)), columns = heads_.columns(b, owner, of_keys(i));
+      v.w[at] = b.slice(v.w[at], {first, 0}, {columns, s_.k});
+      if (s_.bias) v.bias[at] = b.slice(v.bias[at], {first}, {columns});
     }
     return v;
   }
 
   void compute(linear_op::Operands v, Var row, Var column_block) {
-    Var column = v.choose(b_, s_, column_block, t_.block_n);
-    linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+    Var column = v.choose(b, s_, column_block, t_.block_n);
+    linear_op::store_result(b, s_, v, row, column, linear_op::multiply(b, s_, t_, v, row, column));
   }
 
   void produce(Var id) {
-    const auto [turn, row, column_block] = tiles_.place_of(b_, id, column_blocks());
+    const auto [turn, row, column_block] = tiles_.place_of(b, id, column_blocks());
     Var owner = ex_.peer(turn);
-    b_.when(row < own_rows_, [&, row = row, column_block = column_block] {
+    b.when(row < own_rows_, [&, row = row, column_block = column_block] {
       linear_op::Operands v = operands_for(owner);
       Var to = ex_.target(0, owner, own_rows_);
       for (int i = 0; i < kNumWeights; ++i)
-        v.y[static_cast<size_t>(i)] = staged(to, own_rows_, i, heads_.columns(b_, owner, of_keys(i)));
+        v.y[static_cast<size_t>(i)] = staged(to, own_rows_, i, heads_.columns(b, owner, of_keys(i)));
       compute(std::move(v), row, column_block);
     });
     Var chunks = ex_.num_chunks(0, owner, ex_.rank());
     tiles_.count(
-        b_, ex_, ex_.counters(), world_size_, [&](Var per_owner) { return owner * per_owner; }, chunks, row,
+        b, ex_, ex_.counters(), world_size_, [&](Var per_owner) { return owner * per_owner; }, chunks, row,
         column_blocks(), [&](Var chunk) { ex_.publish(0, owner, chunk); });
   }
 
   /// The rows of `source` in output `i`.
   Var rows_of(Var source, Var rows, int i) {
-    Var columns = heads_.columns(b_, ex_.rank(), of_keys(i));
-    return b_.slice(v_.y[static_cast<size_t>(i)], {ex_.first_row(source), 0}, {rows, columns});
+    Var columns = heads_.columns(b, ex_.rank(), of_keys(i));
+    return b.slice(v_.y[static_cast<size_t>(i)], {ex_.first_row(source), 0}, {rows, columns});
   }
 
   void compute_own(Var id) {
-    const auto [turn, row, column_block] = tiles_.place_of(b_, id, column_blocks());
-    b_.when(row < own_rows_, [&, row = row, column_block = column_block] {
+    const auto [turn, row, column_block] = tiles_.place_of(b, id, column_blocks());
+    b.when(row < own_rows_, [&, row = row, column_block = column_block] {
       linear_op::Operands v = operands_for(ex_.rank());
       for (int i = 0; i < kNumWeights; ++i) v.y[static_cast<size_t>(i)] = rows_of(ex_.rank(), own_rows_, i);
       compute(std::move(v), row, column_block);
@@ -129,14 +128,14 @@ class Builder {
 
   void receive(Var id) {
     Var source = ex_.peer(id / tiles_.row_blocks), first = id % tiles_.row_blocks * t_.block_m;
-    Var rows = ex_.num_rows(source), end = b_.min(first + t_.block_m, rows);
-    b_.when(first < rows, [&] {
-      Var has_come = ex_.await(0, source, first / tiles_.chunk_rows, b_.cdiv(end, tiles_.chunk_rows), id);
-      b_.when(has_come, [&] {
+    Var rows = ex_.num_rows(source), end = b.min(first + t_.block_m, rows);
+    b.when(first < rows, [&] {
+      Var has_come = ex_.await(0, source, first / tiles_.chunk_rows, b.cdiv(end, tiles_.chunk_rows), id);
+      b.when(has_come, [&] {
         Var from = ex_.source(0, source, rows);
         for (int i = 0; i < kNumWeights; ++i) {
-          Var columns = heads_.columns(b_, ex_.rank(), of_keys(i));
-          copy_rows(b_, staged(from, rows, i, columns), rows_of(source, rows, i), first, end, columns);
+          Var columns = heads_.columns(b, ex_.rank(), of_keys(i));
+          copy_rows(b, staged(from, rows, i, columns), rows_of(source, rows, i), first, end, columns);
         }
       });
     });
@@ -144,28 +143,24 @@ class Builder {
 
   // A call without rows has no tiles whose chunks could be published.
   void finish() {
-    b_.when(ex_.length() <= 0, [&] {
-      b_.when(ex_.is_aborted(), nullptr, [&] {
-        b_.for_each(0, world_size_ - 1, 1,
-                    [&](Var i) { ex_.publish(0, ex_.peer(i), b_.constant(DType::i64, int64_t{0})); });
+    b.when(ex_.length() <= 0, [&] {
+      b.when(ex_.is_aborted(), nullptr, [&] {
+        b.for_each(0, world_size_ - 1, 1,
+                   [&](Var i) { ex_.publish(0, ex_.peer(i), b.constant(DType::i64, int64_t{0})); });
       });
     });
     ex_.last_role();
   }
 
-  KernelBuilder& b_;
-  const FusedLinearAndAlltoall& op_;
-  const Config& c_;
-  const ExchangeShape& exchange_;
-  const Linear s_ = part_of(op_);
-  const Tile t_ = Tile::from(c_);
-  const GroupedHeads heads_ = op_.cut();
-  const int world_size_ = op_.ranks.size();
+  const Linear s_ = part_of(op);
+  const Tile t_ = Tile::from(config);
+  const GroupedHeads heads_ = op.cut();
+  const int world_size_ = op.ranks.size();
   // The members from here on declare the kernel's parameters, in their order.
-  linear_op::Operands v_{op_.product(), views_of(op_, b_)};
-  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_), b_.size(v_.y[0], 0)};
-  const ChunkedTiles tiles_{t_.block_m, c_.get_int("chunk_rows"),
-                            b_.cdiv(ex_.length(), int64_t{world_size_} * t_.block_m)};
+  linear_op::Operands v_{op.product(), views_of(op, b)};
+  Exchange ex_ = exchange_over(v_.y[0]);
+  const ChunkedTiles tiles_{t_.block_m, config.get_int("chunk_rows"),
+                            b.cdiv(ex_.length(), int64_t{world_size_} * t_.block_m)};
   Var own_rows_;
 };
 
@@ -173,20 +168,18 @@ struct InputProductKernel {
   FusedLinearAndAlltoall op;
 
   /// The tiles that linear has for a rank's rows.
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
+  std::vector<Config> configs(const Setting& s) const {
     return configs_of(
-        std::string(op.kName), target, tiles(threads, length, target),
-        [&](const Config& config) { return predict_us(config, threads, length, target); }, schedules_of);
+        std::string(op.kName), s.target, tiles(s), [&](const Config& config) { return predict_us(config, s); },
+        schedules_of);
   }
 
-  double predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-    return part_of(op).predict_us(Tile::from(config), {op.ranks.rows_of_rank(length), threads, target}) *
+  double predict_us(const Config& config, const Setting& s) const {
+    return part_of(op).predict_us(Tile::from(config), {op.ranks.rows_of_rank(s.length), s.threads, s.target}) *
            op.ranks.size();
   }
 
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    Builder(b, op, c, exchange).build();
-  }
+  void build(const RankBuild<FusedLinearAndAlltoall>& given) const { Builder(given).build(); }
 
   autotune::SizeExpr programs(const Config& c) const {
     const Tile t = Tile::from(c);
@@ -233,12 +226,12 @@ struct InputProductKernel {
 
  private:
   /// The places of the heads of three outputs take registers as well.
-  std::vector<Tile> tiles(int threads, int64_t length, const Target& target) const {
+  std::vector<Tile> tiles(const Setting& s) const {
     constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
     const Linear product = part_of(op);
     const bool is_f32 = op.dtype == DType::f32;
     std::vector<Tile> tiles =
-        with_room(product.tiles({op.ranks.rows_of_rank(length), threads, target}), product, is_f32);
+        with_room(product.tiles({op.ranks.rows_of_rank(s.length), s.threads, s.target}), product, is_f32);
     std::erase_if(tiles, [&](const Tile& tile) {
       if (!tile.is_of_gpu()) return false;
       const int64_t values = linear_op::values_of_block(product, tile) / tile.threads();

@@ -23,66 +23,6 @@ using matmul_backward_op::Shape;
 using Trailing = SequenceParallelTrailingMatmulBackward;
 using Leading = SequenceParallelLeadingMatmulBackward;
 
-namespace {
-
-constexpr std::array<std::string_view, 2> kGradientNames = {"operand", "f32"};
-
-template <class Op>
-Shape shape_of(const Op& op) {
-  Shape s{.operation = op.kName,
-          .is_trailing = std::is_same_v<Op, Trailing>,
-          .ranks = op.ranks,
-          .n = {op.n},
-          .k = op.k,
-          .accumulate = op.accumulate,
-          .dtype = op.dtype,
-          .dw_dtype = op.dw_dtype(),
-          .transport = op.dtype};
-  if constexpr (std::is_same_v<Op, Leading>) {
-    s.transport = op.transport;
-    for (const int64_t more : {op.n2, op.n3})
-      if (more) s.n.push_back(more);
-  }
-  return s;
-}
-
-template <class Op, class T>
-matmul_backward_op::Tensors<T> by_weight(const Op& op, const typename Op::template Tensors<T>& t) {
-  matmul_backward_op::Tensors<T> tensors;
-  op.tensors(tensors, t);
-  return tensors;
-}
-
-template <class Op>
-struct BackwardKernel {
-  Op op;
-
-  Shape plans() const { return shape_of(op); }
-
-  void build(KernelBuilder& b, const Config& c, const Target&, const ExchangeShape& exchange) const {
-    const auto views = views_of(op, b);
-    matmul_backward_op::build(b, shape_of(op), Schedule::from(c), by_weight<Op, Var>(op, views), exchange);
-  }
-
-  autotune::SizeExpr programs(const Config& c) const { return num_programs(shape_of(op), Schedule::from(c)); }
-
-  std::vector<autotune::Workspace> workspaces(const Config& c) const {
-    if (std::is_same_v<Op, Trailing>) return {{"counters", DType::i32, {1}}};
-    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), ReduceForm::scatter, op.ranks.size())}};
-  }
-
-  bool fill(const Problem& p, size_t arg, uint64_t seed) const {
-    return matmul_backward_op::fill(p, shape_of(op), arg, seed);
-  }
-
-  std::vector<std::vector<double>> reference(const Problem& p, const typename Op::template Tensors<Tensor>& t,
-                                             std::span<const int64_t> rows) const {
-    return matmul_backward_op::reference(p, shape_of(op), by_weight<Op, Tensor>(op, t), rows);
-  }
-};
-
-}  // namespace
-
 namespace matmul_backward_op {
 
 int64_t Shape::depth() const {
@@ -132,9 +72,39 @@ autotune::OpDef::Tolerance Shape::tolerance(int64_t length) const {
   return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
 }
 
-// The reference: plain double loops over own rows and over what stands in the staging for those of the peers.
+}  // namespace matmul_backward_op
+
 namespace {
 
+template <class Op>
+Shape shape_of(const Op& op) {
+  Shape s{.operation = op.kName,
+          .is_trailing = std::is_same_v<Op, Trailing>,
+          .ranks = op.ranks,
+          .n = {op.n},
+          .k = op.k,
+          .accumulate = op.accumulate,
+          .dtype = op.dtype,
+          .dw_dtype = op.dw_dtype(),
+          .transport = op.dtype};
+  if constexpr (std::is_same_v<Op, Leading>) {
+    s.transport = op.transport;
+    for (const int64_t more : {op.n2, op.n3})
+      if (more) s.n.push_back(more);
+  }
+  return s;
+}
+
+template <class Op, class T>
+matmul_backward_op::Tensors<T> by_weight(const Op& op, const typename Op::template Tensors<T>& t) {
+  matmul_backward_op::Tensors<T> tensors;
+  op.tensors(tensors, t);
+  return tensors;
+}
+
+// The reference: plain double loops over own rows and over what stands in the staging for those of the peers.
+
+using Operands = matmul_backward_op::Tensors<Tensor>;
 using Rows = std::vector<std::vector<double>>;
 
 ExchangeShape smallest_exchange(const Shape& s) { return s.exchange(kSmallestChunk); }
@@ -154,7 +124,7 @@ Rows gathered(const Problem& p, const Shape& s, const Tensor& own) {
 }
 
 /// Rows `rows` of the gradient dy^T x of one weight, as far as it has them.
-std::vector<double> wgrad(const Shape& s, const Tensors<Tensor>& t, std::span<const int64_t> rows, const Rows& dy,
+std::vector<double> wgrad(const Shape& s, const Operands& t, std::span<const int64_t> rows, const Rows& dy,
                           const Rows& x, size_t weight) {
   std::vector<double> result;
   for (const int64_t row : rows) {
@@ -169,12 +139,12 @@ std::vector<double> wgrad(const Shape& s, const Tensors<Tensor>& t, std::span<co
 }
 
 /// Adds dy w, [rows, k], of one weight.
-void add_dgrad(std::vector<double>& sums, const Shape& s, const Tensors<Tensor>& t, const Rows& dy, size_t weight) {
+void add_dgrad(std::vector<double>& sums, const Shape& s, const Operands& t, const Rows& dy, size_t weight) {
   const auto products = linear_op::reference_products(s.dgrad(weight), {.x = {}, .w = t.w[weight], .y = {}}, dy);
   for (size_t i = 0; i < sums.size(); ++i) sums[i] += products[0][i];
 }
 
-Rows trailing(const Problem& p, const Shape& s, const Tensors<Tensor>& t, std::span<const int64_t> rows) {
+Rows trailing(const Problem& p, const Shape& s, const Operands& t, std::span<const int64_t> rows) {
   const Rows dz = gathered(p, s, t.cut);
   Rows chosen;
   for (const int64_t row : rows)
@@ -184,7 +154,7 @@ Rows trailing(const Problem& p, const Shape& s, const Tensors<Tensor>& t, std::s
   return {du, wgrad(s, t, rows, dz, all_rows(t.whole[0]), 0)};
 }
 
-Rows leading(const Problem& p, const Shape& s, const Tensors<Tensor>& t, std::span<const int64_t> rows) {
+Rows leading(const Problem& p, const Shape& s, const Operands& t, std::span<const int64_t> rows) {
   const int rank = s.ranks.longest();
   const int64_t first = s.ranks.first_row(rank, p.symbols[0]);
   std::vector<double> dx;
@@ -213,29 +183,50 @@ void scale_staged_rows(const Problem& p, const ExchangeShape& exchange, double s
   }
 }
 
-}  // namespace
+template <class Op>
+struct BackwardKernel {
+  Op op;
 
-bool fill(const Problem& p, const Shape& s, size_t arg, uint64_t seed) {
-  const ExchangeShape exchange = smallest_exchange(s);
-  const std::string& name = p.schema->args[arg].name;
-  // Weights, which are the same at all lengths, and gradients give sums of order 1.
-  const double of_rows = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(p.symbols[0], 1)));
-  const double of_columns = 1 / std::sqrt(static_cast<double>(s.depth()));
-  if (fill_channel_arg(p, arg, exchange, s.ranks.longest(), seed)) {
-    if (name == "staging" && !s.is_trailing) scale_staged_rows(p, exchange, of_rows);
+  Shape plans() const { return shape_of(op); }
+
+  void build(const RankBuild<Op>& given) const {
+    const auto views = by_weight<Op, Var>(op, views_of(op, given.b));
+    matmul_backward_op::build(given.b, shape_of(op), Schedule::from(given.config), views, given.shape);
+  }
+
+  autotune::SizeExpr programs(const Config& c) const { return num_programs(shape_of(op), Schedule::from(c)); }
+
+  std::vector<autotune::Workspace> workspaces(const Config& c) const {
+    if (std::is_same_v<Op, Trailing>) return {{"counters", DType::i32, {1}}};
+    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), ReduceForm::scatter, op.ranks.size())}};
+  }
+
+  /// Operands by which the sums of both gradients are of order 1: weights, which are the same at all lengths,
+  /// gradients.
+  bool fill(const Problem& p, size_t arg, uint64_t seed) const {
+    const Shape s = shape_of(op);
+    const ExchangeShape exchange = smallest_exchange(s);
+    const std::string& name = p.schema->args[arg].name;
+    const double of_rows = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(p.symbols[0], 1)));
+    const double of_columns = 1 / std::sqrt(static_cast<double>(s.depth()));
+    if (fill_channel_arg(p, arg, exchange, s.ranks.longest(), seed)) {
+      if (name == "staging" && !s.is_trailing) scale_staged_rows(p, exchange, of_rows);
+      return true;
+    }
+    const double scale = name == "u" || name == "x" ? of_rows : name.starts_with("w") ? of_columns : 1;
+    fill_normal(p.tensors[arg], 0, scale, seed);
     return true;
   }
-  const double scale = name == "u" || name == "x" ? of_rows : name.starts_with("w") ? of_columns : 1;
-  fill_normal(p.tensors[arg], 0, scale, seed);
-  return true;
-}
 
-std::vector<std::vector<double>> reference(const Problem& p, const Shape& s, const Tensors<Tensor>& t,
-                                           std::span<const int64_t> rows) {
-  return s.is_trailing ? trailing(p, s, t, rows) : leading(p, s, t, rows);
-}
+  /// Rows `rows` of du or dx, then of the gradient of each weight.
+  Rows reference(const Problem& p, const typename Op::Args& t, std::span<const int64_t> rows) const {
+    const Operands operands = by_weight<Op, Tensor>(op, t);
+    return std::is_same_v<Op, Trailing> ? trailing(p, shape_of(op), operands, rows)
+                                        : leading(p, shape_of(op), operands, rows);
+  }
+};
 
-}  // namespace matmul_backward_op
+}  // namespace
 
 void Trailing::fields(FieldVisitor& v) {
   ranks.fields(v);

@@ -16,97 +16,81 @@ namespace seqtile::kernels::seqpar {
 
 using autotune::Config;
 using autotune::Problem;
+using rms_norm_backward_op::build_rows;
 using rms_norm_backward_op::Workspaces;
 
 namespace {
 
-class Builder {
+class Builder : RankBuild<SequenceParallelRmsNormBackward> {
  public:
-  Builder(KernelBuilder& b, const SequenceParallelRmsNormBackward& op, const Config& c, const Target& target,
-          const ExchangeShape& exchange)
-      : b_(b), op_(op), c_(c), target_(target), exchange_(exchange) {}
+  explicit Builder(const RankBuild& given) : RankBuild(given) {}
 
   void build() {
     Var rows = ex_.num_rows(ex_.rank());
     for (Var* view : {&v_.dy, &v_.x, &v_.residual, &v_.dx})
-      if (view->value()) *view = b_.slice(*view, {0, 0}, {rows, norm_.n});
+      if (view->value()) *view = b.slice(*view, {0, 0}, {rows, norm_.n});
     const auto give = [&](Var dweight) { send(dweight); };
     const std::array kinds{
-        ProgramKind{tile_.programs,
-                    [&](Var) {
-                      ex_.role("push", [&] {
-                        rms_norm_backward_op::build_rows(b_, norm_, tile_, target_, v_, workspaces_, give);
-                      });
-                    }},
-        ProgramKind{1, [&](Var i) { ex_.role("use", [&] { sum_up(i); }); }},
-        ProgramKind{1, [&](Var) { ex_.last_role(); }},
+        ProgramKind{"push", tile_.programs, [&](Var) { build_rows(b, norm_, tile_, target, v_, workspaces_, give); }},
+        ProgramKind{"use", 1, [&](Var i) { sum_up(i); }},
+        ProgramKind{"", 1, [&](Var) { ex_.last_role(); }},
     };
-    run_program(b_, b_.program_id(0), kinds);
+    run_program(b, ex_, b.program_id(0), kinds);
     ex_.leave({v_.dx, v_.dweight});
   }
 
  private:
-  Var one() { return b_.constant(DType::i64, int64_t{1}); }
+  Var one() { return b.constant(DType::i64, int64_t{1}); }
 
   void send(Var dweight) {
-    b_.when(ex_.is_aborted(), nullptr, [&] {
-      b_.for_each(0, world_size_, 1, [&](Var i) {
+    b.when(ex_.is_aborted(), nullptr, [&] {
+      b.for_each(0, world_size_, 1, [&](Var i) {
         Var peer = ex_.peer(i);
-        b_.store(ex_.target(0, peer, one()), {0, 0}, b_.expand(dweight, 0));
-        ex_.publish(0, peer, b_.constant(DType::i64, int64_t{0}));
+        b.store(ex_.target(0, peer, one()), {0, 0}, b.expand(dweight, 0));
+        ex_.publish(0, peer, b.constant(DType::i64, int64_t{0}));
       });
     });
   }
 
   void sum_up(Var id) {
     constexpr int64_t kColumns = 1024;
-    Var zero = b_.constant(DType::i64, int64_t{0});
-    Var good = in_turn(b_, 0, world_size_, b_.compare(Compare::eq, zero, zero),
+    Var zero = b.constant(DType::i64, int64_t{0});
+    Var good = in_turn(b, 0, world_size_, b.compare(Compare::eq, zero, zero),
                        [&](Var i) { return ex_.await(0, ex_.peer(i), zero, one(), id); });
-    b_.when(good, [&] {
-      b_.for_each(0, norm_.n, kColumns, [&](Var column) {
-        Var sum = b_.for_loop(0, world_size_, 1, {b_.full({1, kColumns}, 0.0)}, [&](Var rank, std::vector<Var> before) {
-          return std::vector{before[0] + b_.load(ex_.source(0, rank, one()), {0, column}, {1, kColumns})};
+    b.when(good, [&] {
+      b.for_each(0, norm_.n, kColumns, [&](Var column) {
+        Var sum = b.for_loop(0, world_size_, 1, {b.full({1, kColumns}, 0.0)}, [&](Var rank, std::vector<Var> before) {
+          return std::vector{before[0] + b.load(ex_.source(0, rank, one()), {0, column}, {1, kColumns})};
         })[0];
-        b_.store(v_.dweight, {0, column}, sum);
+        b.store(v_.dweight, {0, column}, sum);
       });
     });
   }
 
-  KernelBuilder& b_;
-  const SequenceParallelRmsNormBackward& op_;
-  const Config& c_;
-  const Target& target_;
-  const ExchangeShape& exchange_;
-  const RmsNormBackward& norm_ = op_.norm;
-  const RmsNormBackward::Tile tile_ = tile_of(norm_, c_);
-  const int world_size_ = op_.ranks.size();
+  const RmsNormBackward& norm_ = op.norm;
+  const RmsNormBackward::Tile tile_ = tile_of(norm_, config);
+  const int world_size_ = op.ranks.size();
   // The members from here on declare the kernel's parameters, in their order.
-  RmsNormBackward::Tensors<Var> v_ = views_of(norm_, b_);
-  Var length_ = b_.size(b_.view("sequence", DType::i8, {kDynamic}), 0);
+  RmsNormBackward::Tensors<Var> v_ = views_of(norm_, b);
+  Var length_ = b.size(b.view("sequence", DType::i8, {kDynamic}), 0);
   Workspaces workspaces_;
-  Exchange ex_{b_, op_.protocol(c_), exchange_, declare_channel(b_, [&] { workspaces_ = Workspaces(b_, tile_); }),
-               length_};
+  Exchange ex_{b, op.protocol(config), shape, declare_channel(b, [&] { workspaces_ = Workspaces(b, tile_); }), length_};
 };
 
 struct NormKernel {
   SequenceParallelRmsNormBackward op;
 
-  std::vector<Config> configs(int threads, int64_t length, const Target& target) const {
+  Setting of_rank(const Setting& s) const { return {op.ranks.rows_of_rank(s.length, op.layout), s.threads, s.target}; }
+  std::vector<Config> configs(const Setting& s) const {
     std::vector<Config> configs;
-    for (const auto& tile : op.norm.tiles({op.ranks.rows_of_rank(length, op.layout), threads, target}))
-      configs.push_back(config_of(op.norm, tile));
+    for (const auto& tile : op.norm.tiles(of_rank(s))) configs.push_back(config_of(op.norm, tile));
     return configs;
   }
-  Config default_config(int threads, int64_t length, const Target& target) const {
-    return config_of(op.norm, default_tile(op.norm, {op.ranks.rows_of_rank(length, op.layout), threads, target}));
+  Config default_config(const Setting& s) const { return config_of(op.norm, default_tile(op.norm, of_rank(s))); }
+  double predict_us(const Config& c, const Setting& s) const {
+    return op.norm.predict_us(tile_of(op.norm, c), of_rank(s));
   }
-  double predict_us(const Config& c, int threads, int64_t length, const Target& target) const {
-    return op.norm.predict_us(tile_of(op.norm, c), {op.ranks.rows_of_rank(length, op.layout), threads, target});
-  }
-  void build(KernelBuilder& b, const Config& c, const Target& target, const ExchangeShape& exchange) const {
-    Builder(b, op, c, target, exchange).build();
-  }
+  void build(const RankBuild<SequenceParallelRmsNormBackward>& given) const { Builder(given).build(); }
   autotune::SizeExpr programs(const Config& c) const { return {c.get_int("programs") + 2}; }
   std::vector<autotune::Workspace> workspaces(const Config& c) const {
     std::vector<autotune::Workspace> workspaces = op.norm.workspaces(tile_of(op.norm, c));

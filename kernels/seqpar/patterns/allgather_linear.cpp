@@ -16,32 +16,21 @@ GatherSchedule GatherSchedule::from(const autotune::Config& c) {
   return {TransferSchedule::from(c), c.get_string("order", "rotate") != "rotate"};
 }
 
-std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
-                                               int threads) {
-  return transfer_schedules(tiles, {"rotate", "interleave", "serial"}, push_programs(target, threads),
-                            may_pull(target, world_size));
+std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Setting& s, int world_size) {
+  return transfer_schedules(tiles, {"rotate", "interleave", "serial"}, push_programs(s),
+                            may_pull(s.target, world_size));
 }
 
-namespace {
-
-/// That tiles are cut from: those of each rank, or one.
-int64_t groups_of_rows(const GatherSchedule& schedule, int world_size) {
-  return schedule.transfer.way == Transfer::join ? 1 : world_size;
+Var GatheredProduct::num_tiles() {
+  return row_blocks * (schedule.num_groups(world_size) * linear_op::column_blocks(s, t.block_n));
 }
-
-}  // namespace
-
-int64_t GatheredProduct::num_turns() const { return groups_of_rows(schedule, world_size); }
-
-Var GatheredProduct::num_tiles() { return row_blocks * (num_turns() * linear_op::column_blocks(s, t.block_n)); }
 
 void GatheredProduct::push(Var program) {
-  push_rows(b, ex, is_joined() ? world_size : world_size - 1, program, schedule.transfer, [&](Var) {
-    return std::vector{Part{b.slice(operands.x, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
-  });
+  push_rows(b, ex, schedule.is_joined() ? world_size : world_size - 1, program, schedule.transfer,
+            [&](Var) { return std::vector{Part{rows_of(b, operands.x, 0, ex.num_rows(ex.rank()))}}; });
 }
 
-void GatheredProduct::compute(Var tile) { is_joined() ? compute_joined(tile) : compute_of_rank(tile); }
+void GatheredProduct::compute(Var tile) { schedule.is_joined() ? compute_joined(tile) : compute_of_rank(tile); }
 
 void GatheredProduct::compute_joined(Var tile) {
   linear_op::Operands v = operands;
@@ -93,10 +82,8 @@ ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t chunk_ro
 
 autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
                                    int world_size) {
-  const int64_t turns = groups_of_rows(schedule, world_size);
-  return {turns * linear_op::column_blocks(shape, tile.block_n),
-          {{0, turns * tile.block_m}},
-          schedule.transfer.push_programs + 1};
+  const int64_t groups = schedule.num_groups(world_size), column_blocks = linear_op::column_blocks(shape, tile.block_n);
+  return {groups * column_blocks, {{0, groups * tile.block_m}}, schedule.transfer.push_programs + 1};
 }
 
 void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
@@ -108,13 +95,8 @@ void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_
   Var length = b.size(v.y[0], 0), id = b.program_id(0);
   GatheredProduct product{b, ex, shape, tile, schedule, v, length};
   Var tiles = product.num_tiles(), use = id - transfer.push_programs;
-  b.when(
-      id < transfer.push_programs, [&] { ex.role("push", [&] { product.push(id); }); },
-      [&] {
-        b.when(
-            use < tiles, [&] { ex.role("use", [&] { product.compute(use); }); },
-            [&] { b.when(b.compare(Compare::eq, use, tiles), [&] { ex.last_role(); }); });
-      });
+  run_program(b, ex, id, {"push", transfer.push_programs, [&](Var i) { product.push(i); }}, use,
+              {"use", tiles, [&](Var i) { product.compute(i); }});
   ex.leave(v.y);
 }
 

@@ -11,11 +11,13 @@ struct GatherSchedule {
   static GatherSchedule from(const autotune::Config& config);
   TransferSchedule transfer;
   bool is_interleaved = false;  ///< tiles of all ranks take turns; else rank after rank, own rows first
+  bool is_joined() const { return transfer.way == Transfer::join; }
+  /// Groups of rows that tiles are cut from: those of each rank, or one.
+  int64_t num_groups(int world_size) const { return is_joined() ? 1 : world_size; }
 };
 
 /// As transfer_schedules(), of the orders that such a product has.
-std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
-                                               int threads);
+std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Setting& s, int world_size);
 
 ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t chunk_rows);
 
@@ -33,17 +35,13 @@ struct GatheredProduct {
   const linear_op::Operands operands;  ///< x has this rank's rows, y and the residual those of all ranks
   Var length;                          ///< rows of all ranks
   const int world_size = ex.world_size();
-  Var row_blocks = b.cdiv(length, num_turns() * t.block_m);
+  Var row_blocks = b.cdiv(length, schedule.num_groups(world_size) * t.block_m);
 
   Var num_tiles();
   /// Program `program` of those that send x: the steps of the role "push".
   void push(Var program);
   /// One tile: the steps of the role "use".
   void compute(Var tile);
-
- private:
-  bool is_joined() const { return schedule.transfer.way == Transfer::join; }
-  int64_t num_turns() const;  ///< through the groups of rows that tiles are cut from
   void compute_joined(Var tile), compute_of_rank(Var tile);
 };
 

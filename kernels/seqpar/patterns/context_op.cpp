@@ -25,51 +25,49 @@ autotune::Workload ContextOp::with_threads(int threads) const {
   return attention;
 }
 
-std::vector<Config> ContextOp::schedules(const Config& tile, int threads, const Target& target) const {
-  return transfer_schedules(tile, {"", "serial"}, push_programs(target, threads), may_pull(target, ranks.size()),
+std::vector<Config> ContextOp::schedules(const Config& tile, const Setting& s) const {
+  return transfer_schedules(tile, {"", "serial"}, push_programs(s), may_pull(s.target, ranks.size()),
                             tile.get_int("block_n"));
 }
 
 /// On GPUs the tiles that leave room; where none does the tiles of longer sequences, and all where none of those does.
-std::vector<Config> ContextOp::tiles(int threads, int64_t length, const Target& target) const {
+std::vector<Config> ContextOp::tiles(const Setting& s) const {
   constexpr int64_t kMostRows = 64;
-  const autotune::Workload attention = with_threads(threads);
-  const int64_t own_rows = ranks.rows_of_rank(length, layout);
+  const autotune::Workload attention = with_threads(s.threads);
+  const int64_t own_rows = ranks.rows_of_rank(s.length, layout);
   const auto tiles_of = [&](int64_t rows) {
-    return definition().config_space(attention, rows, portable(target)).enumerate();
+    return definition().config_space(attention, rows, portable(s.target)).enumerate();
   };
-  for (int64_t rows = own_rows; target.is_gpu() && rows <= std::max(own_rows, kMostRows); rows *= 2) {
+  for (int64_t rows = own_rows; s.target.is_gpu() && rows <= std::max(own_rows, kMostRows); rows *= 2) {
     std::vector<Config> roomy = tiles_of(rows);
-    std::erase_if(roomy, [&](const Config& tile) { return !leaves_room(tile, target); });
+    std::erase_if(roomy, [&](const Config& tile) { return !leaves_room(tile, s.target); });
     if (!roomy.empty()) return roomy;
   }
   return tiles_of(own_rows);
 }
 
-Config ContextOp::default_tile(int threads, int64_t length, const Target& target) const {
+Config ContextOp::default_tile(const Setting& s) const {
   const Config best =
-      definition().default_config(with_threads(threads), ranks.rows_of_rank(length, layout), portable(target));
-  const std::vector<Config> all = tiles(threads, length, target);
+      definition().default_config(with_threads(s.threads), ranks.rows_of_rank(s.length, layout), portable(s.target));
+  const std::vector<Config> all = tiles(s);
   if (std::ranges::find(all, best) != all.end()) return best;
-  return std::ranges::min(all, {}, [&](const Config& tile) { return predict_us(tile, threads, length, target); });
+  return std::ranges::min(all, {}, [&](const Config& tile) { return predict_us(tile, s); });
 }
 
-std::vector<Config> ContextOp::configs(int threads, int64_t length, const Target& target) const {
+std::vector<Config> ContextOp::configs(const Setting& s) const {
   std::vector<Config> configs;
-  const Config best = default_tile(threads, length, target);
-  for (const Config& tile : tiles(threads, length, target)) {
-    const std::vector<Config> all = schedules(tile, threads, target);
+  const Config best = default_tile(s);
+  for (const Config& tile : tiles(s)) {
+    const std::vector<Config> all = schedules(tile, s);
     configs.insert(configs.end(), all.begin(), tile == best ? all.end() : all.begin() + 1);
   }
   return configs;
 }
 
-Config ContextOp::default_config(int threads, int64_t length, const Target& target) const {
-  return schedules(default_tile(threads, length, target), threads, target).front();
-}
+Config ContextOp::default_config(const Setting& s) const { return schedules(default_tile(s), s).front(); }
 
-double ContextOp::predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
-  return autotune::predicted_us(definition(), with_threads(threads), config, length, portable(target)) /
+double ContextOp::predict_us(const Config& config, const Setting& s) const {
+  return autotune::predicted_us(definition(), with_threads(s.threads), config, s.length, portable(s.target)) /
          static_cast<double>(ranks.world_size);
 }
 

@@ -6,7 +6,9 @@
 #pragma once
 #include <functional>
 
+#include "kernels/seqpar/exchange/chunked_tiles.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/rank_op.h"
 #include "kernels/seqpar/exchange/row_layout.h"
 #include "seqtile/op.h"
 
@@ -40,16 +42,16 @@ struct ContextOp {
   const LeavesRoom leaves_room;
 
   /// Every tile has one schedule, the default tile all of them. Chunks are whole blocks of `block_n` rows.
-  std::vector<autotune::Config> configs(int threads, int64_t length, const Target& target) const;
-  autotune::Config default_config(int threads, int64_t length, const Target& target) const;
-  double predict_us(const autotune::Config& config, int threads, int64_t length, const Target& target) const;
+  std::vector<autotune::Config> configs(const Setting& s) const;
+  autotune::Config default_config(const Setting& s) const;
+  double predict_us(const autotune::Config& config, const Setting& s) const;
   autotune::Cost cost(std::span<const int64_t> symbols) const;
   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 
  private:
-  std::vector<autotune::Config> schedules(const autotune::Config& tile, int threads, const Target& target) const;
-  std::vector<autotune::Config> tiles(int threads, int64_t length, const Target& target) const;
-  autotune::Config default_tile(int threads, int64_t length, const Target& target) const;
+  std::vector<autotune::Config> schedules(const autotune::Config& tile, const Setting& s) const;
+  std::vector<autotune::Config> tiles(const Setting& s) const;
+  autotune::Config default_tile(const Setting& s) const;
   const autotune::OpDef& definition() const;
   autotune::Workload with_threads(int threads) const;
 };
@@ -74,6 +76,28 @@ class RankPositions {
   const RowLayout layout_;
   const int world_size_;
   Var length_;
+};
+
+/// What the classes that build both kernels begin with. `s`: the operation of one rank, `t`: its tile.
+template <class Op, class Plain>
+struct ContextBuild : RankBuild<Op> {
+  explicit ContextBuild(const RankBuild<Op>& given) : RankBuild<Op>(given) {
+    check_chunk(schedule.chunk_rows, t.block_n);
+  }
+  /// The columns of one head in `rows` rows, of which the first head has those from `column` on.
+  Var head_of(Var view, Var rows, Var head, int64_t column = 0) {
+    Var first = head * s.head_dim;
+    return this->b.slice(view, {0, column ? first + column : first}, {rows, s.head_dim});
+  }
+
+  const Plain s = plain_of<Plain>(this->op);
+  const typename Plain::Tile t = tile_of(s, this->config);
+  const TransferSchedule schedule = TransferSchedule::from(this->config);
+  // The members from here on declare the kernel's parameters, in their order.
+  const typename Op::template Tensors<Var> views = views_of(this->op, this->b);
+  Var sequence = this->b.view("sequence", DType::i8, {kDynamic});
+  Exchange ex = this->exchange_over(sequence);
+  const RankPositions positions{this->b, this->op.layout, ex.world_size(), ex.length()};
 };
 
 }  // namespace seqtile::kernels::seqpar

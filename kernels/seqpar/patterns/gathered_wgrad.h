@@ -31,10 +31,6 @@ struct GatheredWgrad {
 
   /// One tile of one of the gradients: the steps of the role "use".
   void compute(Var tile);
-
- private:
-  Var choose(WgradOperands& v, Var tile);
-  Var add_rows_of(const WgradOperands& v, Var turn, Var row, Var column, Var tile, Var sum);
 };
 
 /// Tiles of all gradients.

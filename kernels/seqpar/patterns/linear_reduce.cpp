@@ -10,9 +10,6 @@ namespace seqtile::kernels::seqpar {
 
 namespace {
 
-/// A view's rows [first, first + end) with n columns.
-Var rows_of(KernelBuilder& b, Var view, Var first, Var end, int64_t n) { return b.slice(view, {first, 0}, {end, n}); }
-
 /// y and weight as rms_norm has them, for rows that this program has just stored.
 void normalize_rows(KernelBuilder& b, Var y, Var weight, Var normed, Var row, int64_t num_rows, double eps) {
   constexpr int64_t kColumns = 256;
@@ -59,18 +56,18 @@ void build_linear_reduce(KernelBuilder& b, const Linear& s, const linear_op::Til
   ReduceBody body;
   body.partial = [&](Var first, Var end, Var row, Var column_block) {
     linear_op::Operands of_rows = v;
-    of_rows.x = rows_of(b, v.x, first, end, s.k);
+    of_rows.x = rows_of(b, v.x, first, end);
     Var column = column_block * t.block_n;
     return ReduceBody::Tile{column, linear_op::multiply(b, s, t, of_rows, row, column)};
   };
   body.result = [&](Var first, Var end, Var row, Var column, std::vector<Var> sums) {
     linear_op::Operands of_rows = v;
-    if (s.residual) of_rows.residual = rows_of(b, v.residual, place(first), end, n);
+    if (s.residual) of_rows.residual = rows_of(b, v.residual, place(first), end);
     return linear_op::result_of(b, s, of_rows, row, column, std::move(sums));
   };
   body.outputs = [&](Var first, Var end) {
-    std::vector<Var> outputs{rows_of(b, v.y[0], place(first), end, n)};
-    if (norm.is_there) outputs.push_back(rows_of(b, normed, place(first), end, n));
+    std::vector<Var> outputs{rows_of(b, v.y[0], place(first), end)};
+    if (norm.is_there) outputs.push_back(rows_of(b, normed, place(first), end));
     return outputs;
   };
   if (norm.is_there)

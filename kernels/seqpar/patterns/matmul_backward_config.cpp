@@ -23,12 +23,12 @@ namespace {
 
 constexpr std::string_view kPrefix = "wgrad_";
 
-double dgrad_us(const Shape& s, const Tile& tile, int threads, int64_t length, const Target& target) {
-  return s.dgrad().predict_us(tile, {length, threads, portable(target)});
+double dgrad_us(const Shape& s, const Tile& tile, const Setting& setting) {
+  return s.dgrad().predict_us(tile, {setting.length, setting.threads, portable(setting.target)});
 }
 
-double wgrad_us(const Shape& s, const Tile& tile, int threads, int64_t length, const Target& target) {
-  return s.wgrad(s.depth()).predict_us(tile, {length, threads, portable(target)});
+double wgrad_us(const Shape& s, const Tile& tile, const Setting& setting) {
+  return s.wgrad(s.depth()).predict_us(tile, {setting.length, setting.threads, portable(setting.target)});
 }
 
 struct Pair {
@@ -53,11 +53,10 @@ DType dgrad_result(const Shape& s) {
   return !s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(s.dtype) ? s.transport : s.dtype;
 }
 
-/// Tiles are for the rows of one rank.
-std::vector<Tile> dgrad_tiles(const Shape& s, int threads, int64_t rows, const Target& target) {
+/// `of_rank`: with the rows of one rank.
+std::vector<Tile> dgrad_tiles(const Shape& s, const Setting& of_rank) {
   const Linear product = s.dgrad();
-  std::vector<Tile> tiles =
-      with_room(product.tiles({rows, threads, portable(target)}, dgrad_result(s)), product, s.n.size() > 1);
+  std::vector<Tile> tiles = with_room(product.tiles(of_rank, dgrad_result(s)), product, s.n.size() > 1);
   // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
   // of several weights that are added to.
   constexpr int64_t kFewestLeftOut = 48;  // values of a thread
@@ -68,10 +67,10 @@ std::vector<Tile> dgrad_tiles(const Shape& s, int threads, int64_t rows, const T
   return tiles;
 }
 
-std::vector<Tile> wgrad_tiles(const Shape& s, int threads, int64_t rows, const Target& target) {
+std::vector<Tile> wgrad_tiles(const Shape& s, const Setting& of_rank) {
   const LinearWgrad gradient = s.wgrad(s.depth());
   // The sums of one rank's rows are held while those of the next one's are awaited: room as beside several weights.
-  std::vector<Tile> tiles = with_room(gradient.tiles({rows, threads, portable(target)}), gradient.product(rows), true);
+  std::vector<Tile> tiles = with_room(gradient.tiles(of_rank), gradient.product(of_rank.length), true);
   // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
   constexpr int64_t kMostStages = 3;
   if (s.accumulate && s.n.size() > 1)
@@ -92,12 +91,11 @@ bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Ta
 }
 
 /// Each tile with the best one of the other product, the best pair first.
-std::vector<Pair> pairs_of(const Shape& s, int threads, int64_t length, const Target& target) {
-  const int64_t rows = s.ranks.rows_of_rank(length);
-  const auto dgrad = ranked(dgrad_tiles(s, threads, rows, target),
-                            [&](const Tile& tile) { return dgrad_us(s, tile, threads, length, target); });
-  const auto wgrad = ranked(wgrad_tiles(s, threads, rows, target),
-                            [&](const Tile& tile) { return wgrad_us(s, tile, threads, length, target); });
+std::vector<Pair> pairs_of(const Shape& s, const Setting& setting) {
+  const Target target = portable(setting.target);
+  const Setting of_rank{s.ranks.rows_of_rank(setting.length), setting.threads, target};
+  const auto dgrad = ranked(dgrad_tiles(s, of_rank), [&](const Tile& tile) { return dgrad_us(s, tile, setting); });
+  const auto wgrad = ranked(wgrad_tiles(s, of_rank), [&](const Tile& tile) { return wgrad_us(s, tile, setting); });
   const auto fit = [&](const Ranked& d, const Ranked& g) { return fit_together(s, d.tile, g.tile, target); };
   std::vector<Pair> pairs;
   for (const Ranked& d : dgrad) {
@@ -122,8 +120,8 @@ Config tiles_config(const Pair& pair) {
 }
 
 /// The default first.
-std::vector<Config> schedules_of(const Shape& s, const Pair& pair, int threads, const Target& target) {
-  if (s.is_trailing) return gather_schedules(tiles_config(pair), target, s.ranks.size(), threads);
+std::vector<Config> schedules_of(const Shape& s, const Pair& pair, const Setting& setting) {
+  if (s.is_trailing) return gather_schedules(tiles_config(pair), setting, s.ranks.size());
   std::vector<Config> configs;
   const auto add = [&](int64_t chunk_rows, int64_t programs, bool is_interleaved) {
     Config config = tiles_config(pair);
@@ -135,11 +133,12 @@ std::vector<Config> schedules_of(const Shape& s, const Pair& pair, int threads, 
     }
     if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
   };
-  const std::vector<int64_t> programs = push_programs(target, threads);
+  const std::vector<int64_t> programs = push_programs(setting);
   for (const int64_t count : programs)
     for (const int64_t chunk_rows : {256, 1024, 64}) add(chunk_rows, count, false);
   // With f32 sums of several weights that start from what is there a GPU's registers have no room for sums apart.
-  if (!target.is_gpu() || s.dtype != DType::f32 || !s.accumulate || s.n.size() == 1) add(256, programs[0], true);
+  if (!setting.target.is_gpu() || s.dtype != DType::f32 || !s.accumulate || s.n.size() == 1)
+    add(256, programs[0], true);
   return configs;
 }
 
@@ -154,16 +153,15 @@ Schedule Schedule::from(const Config& c) {
   return {Tile::from(c), Tile::from(wgrad), GatherSchedule::from(c), ReduceSchedule::from(c)};
 }
 
-double Shape::predict_us(const Config& config, int threads, int64_t length, const Target& target) const {
+double Shape::predict_us(const Config& config, const Setting& s) const {
   const Schedule schedule = Schedule::from(config);
-  return dgrad_us(*this, schedule.dgrad, threads, length, target) +
-         wgrad_us(*this, schedule.wgrad, threads, length, target);
+  return dgrad_us(*this, schedule.dgrad, s) + wgrad_us(*this, schedule.wgrad, s);
 }
 
-std::vector<Config> Shape::configs(int threads, int64_t length, const Target& target) const {
-  const std::vector<Pair> pairs = pairs_of(*this, threads, length, target);
-  std::vector<Config> configs = schedules_of(*this, pairs[0], threads, target);
-  for (size_t i = 1; i < pairs.size(); ++i) configs.push_back(schedules_of(*this, pairs[i], threads, target).front());
+std::vector<Config> Shape::configs(const Setting& s) const {
+  const std::vector<Pair> pairs = pairs_of(*this, s);
+  std::vector<Config> configs = schedules_of(*this, pairs[0], s);
+  for (size_t i = 1; i < pairs.size(); ++i) configs.push_back(schedules_of(*this, pairs[i], s).front());
   return configs;
 }
 

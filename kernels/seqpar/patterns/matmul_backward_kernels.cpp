@@ -29,7 +29,7 @@ ReduceBody dx_body(KernelBuilder& b, const Shape& s, const linear_op::Tile& tile
     std::vector<Var> sums;
     for (size_t i = 0; i < s.n.size(); ++i) {
       linear_op::Operands v;
-      v.x = b.slice(t.whole[i], {first, 0}, {end, s.n[i]});
+      v.x = rows_of(b, t.whole[i], first, end);
       v.w = {t.w[i]};
       sums = linear_op::multiply(b, s.dgrad(i), tile, v, row, column, std::move(sums));
     }
@@ -53,13 +53,12 @@ void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, 
   GatheredProduct du{b, ex, dgrad, schedule.dgrad, schedule.gather, v, ex.length()};
   GatheredWgrad dw{b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, true, wgrad_of(t)};
   const std::array kinds{
-      ProgramKind{transfer.push_programs, [&](Var i) { ex.role("push", [&] { du.push(i); }); }},
-      ProgramKind{du.num_tiles(), [&](Var i) { ex.role("use", [&] { du.compute(i); }); }},
-      ProgramKind{num_wgrad_tiles(s.gradients(), schedule.wgrad),
-                  [&](Var i) { ex.role("use", [&] { dw.compute(i); }); }},
-      ProgramKind{1, [&](Var) { ex.last_role(); }},
+      ProgramKind{"push", transfer.push_programs, [&](Var i) { du.push(i); }},
+      ProgramKind{"use", du.num_tiles(), [&](Var i) { du.compute(i); }},
+      ProgramKind{"use", num_wgrad_tiles(s.gradients(), schedule.wgrad), [&](Var i) { dw.compute(i); }},
+      ProgramKind{"", 1, [&](Var) { ex.last_role(); }},
   };
-  run_program(b, b.program_id(0), kinds);
+  run_program(b, ex, b.program_id(0), kinds);
   ex.leave({t.dgrad, t.dw[0]});
 }
 
@@ -73,23 +72,21 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, c
   Reduction sums(b, ex, partials, schedule.sums, ReduceForm::scatter, body, 1);
   GatheredWgrad dw{b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, false, wgrad_of(t)};
   const auto push = [&](Var i) {
-    push_rows(b, ex, ex.world_size() - 1, i, transfer, [&](Var) {
-      return std::vector{Part{b.slice(t.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
-    });
+    push_rows(b, ex, ex.world_size() - 1, i, transfer,
+              [&](Var) { return std::vector{Part{rows_of(b, t.cut, 0, ex.num_rows(ex.rank()))}}; });
   };
   const auto finish = [&] {
     sums.finish();
     ex.last_role();
   };
   const std::array kinds{
-      ProgramKind{transfer.push_programs, [&](Var i) { ex.role("push", [&] { push(i); }); }},
-      ProgramKind{sums.num_partials(), [&](Var i) { ex.role("produce", [&] { sums.produce(i); }); }},
-      ProgramKind{num_wgrad_tiles(s.gradients(), schedule.wgrad),
-                  [&](Var i) { ex.role("use", [&] { dw.compute(i); }); }},
-      ProgramKind{sums.num_sums(), [&](Var i) { ex.role("sum", [&] { sums.sum(i); }); }},
-      ProgramKind{1, [&](Var) { finish(); }},
+      ProgramKind{"push", transfer.push_programs, [&](Var i) { push(i); }},
+      ProgramKind{"produce", sums.num_partials(), [&](Var i) { sums.produce(i); }},
+      ProgramKind{"use", num_wgrad_tiles(s.gradients(), schedule.wgrad), [&](Var i) { dw.compute(i); }},
+      ProgramKind{"sum", sums.num_sums(), [&](Var i) { sums.sum(i); }},
+      ProgramKind{"", 1, [&](Var) { finish(); }},
   };
-  run_program(b, b.program_id(0), kinds);
+  run_program(b, ex, b.program_id(0), kinds);
   std::vector<Var> outputs = sums.outputs();
   outputs.insert(outputs.end(), t.dw.begin(), t.dw.end());
   ex.leave(outputs);

@@ -62,8 +62,8 @@ struct Shape {
   /// The partial sums of dx, which the leading operation has.
   PartialShape partials(const linear_op::Tile& dgrad) const;
 
-  std::vector<autotune::Config> configs(int threads, int64_t length, const Target& target) const;
-  double predict_us(const autotune::Config& config, int threads, int64_t length, const Target& target) const;
+  std::vector<autotune::Config> configs(const Setting& s) const;
+  double predict_us(const autotune::Config& config, const Setting& s) const;
   autotune::Cost cost(std::span<const int64_t> symbols) const;
   autotune::OpDef::Tolerance tolerance(int64_t length) const;
 
@@ -76,11 +76,5 @@ struct Shape {
 void build(KernelBuilder& b, const Shape& shape, const Schedule& schedule, const Tensors<Var>& views,
            const ExchangeShape& exchange);
 autotune::SizeExpr num_programs(const Shape& shape, const Schedule& schedule);
-
-/// Operands by which the sums of both gradients are of order 1.
-bool fill(const autotune::Problem& p, const Shape& shape, size_t arg, uint64_t seed);
-/// Rows `rows` of du or dx, then of the gradient of each weight.
-std::vector<std::vector<double>> reference(const autotune::Problem& p, const Shape& shape, const Tensors<Tensor>& t,
-                                           std::span<const int64_t> rows);
 
 }  // namespace seqtile::kernels::seqpar::matmul_backward_op
