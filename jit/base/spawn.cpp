@@ -34,6 +34,19 @@ bool put_in_place(int descriptor, int standard) {
   return descriptor == standard ? fcntl(descriptor, F_SETFD, 0) == 0 : dup2(descriptor, standard) >= 0;
 }
 
+/// Sets every signal that this process handles to its default: a handler would run in the child, on the memory of both.
+/// Ignored signals stay ignored, as at any exec.
+void drop_handlers() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action = {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)
+      continue;
+    action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 /// The child, which shares this process's memory until it execs and must not allocate. Returns errno.
 int become(const ChildProgram& child, char* const* argv) {
   if (child.leads_group) setpgid(0, 0);
@@ -44,6 +57,7 @@ int become(const ChildProgram& child, char* const* argv) {
   close_descriptors_at_exec();
   for (const int descriptor : child.descriptors) fcntl(descriptor, F_SETFD, 0);
   for (const auto& [which, value] : child.limits) setrlimit(which, &value);
+  drop_handlers();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -56,7 +70,7 @@ int become(const ChildProgram& child, char* const* argv) {
 __attribute__((noinline)) int start(const ChildProgram& child, char* const* argv, pid_t& pid) {
   sigset_t all, old;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);  // no handler of ours runs in the child
+  pthread_sigmask(SIG_SETMASK, &all, &old);  // the child has no handler when it takes its first signal
   volatile int failed = 0;                   // written by the child, in the memory that it shares
   const pid_t started = vfork();
   if (started == 0) {
