@@ -1,4 +1,4 @@
-// include/seqtile/error.h -- the one exception type.
+// include/seqtile/error.h -- the one exception type, and where log lines go.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kind of failure decides the form: the caller or the machine at fault, or our own bug (`internal`, with file and
@@ -36,6 +36,14 @@ class Error : public std::runtime_error {
  private:
   ErrorCode code_;
 };
+
+/// Takes a line of log: level 0 is a warning, 1 is of devices and stores, 2 of refused candidates. It is called from
+/// any thread, perhaps from several at once, throws nothing, and neither calls the library nor waits for a thread
+/// inside it.
+using LogFunction = void (*)(void* context, int level, const char* line);
+/// Lines go to `log` from now on instead of standard error; to standard error again where it is null. The environment's
+/// SEQTILE_LOG says which levels there are. When this returns, no thread is inside the former function.
+void set_log(LogFunction log, void* context = nullptr);
 
 /// Returns what `call` returns. An error of the call begins with `subject`, as "linear: ...".
 template <class Call>

@@ -10,10 +10,12 @@
 #include <chrono>
 #include <climits>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 
 #include "jit/base/env.h"
+#include "seqtile/error.h"
 
 namespace seqtile {
 
@@ -57,7 +59,25 @@ int chosen_level() {
   return 0;
 }
 
+/// Where lines go; readers hold the mutex while they are inside the function.
+struct Sink {
+  std::shared_mutex mutex;
+  LogFunction log = nullptr;
+  void* context = nullptr;
+};
+
+Sink& sink() {
+  static Sink& only = *new Sink;  // NOLINT: for ever, as forever(), which moves
+  return only;
+}
+
 }  // namespace
+
+void set_log(LogFunction log, void* context) {
+  const std::unique_lock lock(sink().mutex);
+  sink().log = log;
+  sink().context = context;
+}
 
 bool log_enabled(LogLevel level) {
   static const int chosen = chosen_level();
@@ -66,9 +86,11 @@ bool log_enabled(LogLevel level) {
 
 void log_line(LogLevel level, std::string_view line) {
   if (!log_enabled(level)) return;
-  const std::string text = whole_line(line);
+  const std::string text(line);
   if (level == LogLevel::warning && !is_due(text)) return;
-  write_line(text);
+  const std::shared_lock lock(sink().mutex);
+  if (sink().log) sink().log(sink().context, static_cast<int>(level), text.c_str());
+  else write_line(whole_line(text));
 }
 
 }  // namespace seqtile
