@@ -106,6 +106,16 @@ class Executor {
 
 /// Our own pool of `num_threads` (the caller and num_threads - 1 workers, spinning briefly before they sleep).
 std::unique_ptr<Executor> make_executor(int num_threads);
+/// The threads of the OpenMP library that this process has loaded (libgomp, libiomp5, libomp): for processes whose
+/// other operators use them, as PyTorch's do. 0: as many as OpenMP takes by itself. Each caller has threads of its
+/// own, as OpenMP has it. In the child of a fork, runs of an executor of the parent go ahead on their caller alone.
+/// Where the parent has used OpenMP before the first executor was made, a child's OpenMP may hang, as that of other
+/// operators.
+/// Errors: unsupported where no such library is loaded, and in a child of a fork whose parent had such an executor;
+/// invalid_argument on a number that no executor has.
+std::unique_ptr<Executor> make_openmp_executor(int num_threads = 0);
+/// Whether make_openmp_executor() has a library and, as far as it knows, threads.
+bool has_openmp();
 
 // A Device is a place where kernels run: the host CPU, simulated GPUs, GPUs, by one interface.
 //

@@ -52,6 +52,7 @@ seqtile_test(jit
   jit/device_test.cpp
   jit/machine_memory_test.cpp
   jit/nearest_word_test.cpp
+  jit/runtime/cpu/openmp_executor_test.cpp
   jit/runtime/cuda/cuda_device_test.cpp
   jit/runtime/cuda/tensor_map_test.cpp)
 

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace seqtile {
@@ -26,6 +27,8 @@ namespace {
 
 /// Long enough to bridge the gap between two operations of a decoder layer, short enough not to be seen in `top`.
 constexpr auto kSpinTime = std::chrono::microseconds(30);
+/// Bridges the gap between two operations that an interpreter calls.
+constexpr auto kMostSpinTime = std::chrono::microseconds(200);
 constexpr uint32_t kOpen = 1u << 31;  ///< of `state_`; the bits below count the workers that have joined
 
 #if defined(__x86_64__)
@@ -34,17 +37,38 @@ void relax() { __builtin_ia32_pause(); }
 void relax() { asm volatile("yield"); }
 #endif
 
-/// Waits until `atomic` no longer holds `value`: spins, then sleeps in a futex.
-void wait_while_equal(const std::atomic<uint32_t>& atomic, uint32_t value) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+using Clock = std::chrono::steady_clock;
+
+/// Spins until `atomic` no longer holds `value`, or until the deadline. Returns whether it holds another value.
+bool spin_while_equal(const std::atomic<uint32_t>& atomic, uint32_t value, Clock::time_point deadline) {
   do {
     for (int i = 0; i < 64; ++i) {
-      if (atomic.load(std::memory_order_acquire) != value) return;
+      if (atomic.load(std::memory_order_acquire) != value) return true;
       relax();
     }
-  } while (std::chrono::steady_clock::now() < deadline);
-  atomic.wait(value, std::memory_order_acquire);
+  } while (Clock::now() < deadline);
+  return false;
 }
+
+/// Waits until `atomic` no longer holds `value`: spins, then sleeps in a futex.
+void wait_while_equal(const std::atomic<uint32_t>& atomic, uint32_t value) {
+  if (!spin_while_equal(atomic, value, Clock::now() + kSpinTime)) atomic.wait(value, std::memory_order_acquire);
+}
+
+/// A worker's waits between runs. The time for which it spins follows the gaps: where a longer one would have bridged
+/// the last gap, it is the longest; each longer gap halves it.
+class IdleWait {
+ public:
+  void while_equal(const std::atomic<uint32_t>& atomic, uint32_t value) {
+    const Clock::time_point start = Clock::now();
+    if (spin_while_equal(atomic, value, start + spin_)) return;
+    atomic.wait(value, std::memory_order_acquire);
+    spin_ = Clock::now() - start < kMostSpinTime ? kMostSpinTime : std::max(kSpinTime, spin_ / 2);
+  }
+
+ private:
+  std::chrono::microseconds spin_ = kSpinTime;
+};
 
 class PoolExecutor final : public Executor {
  public:
@@ -66,7 +90,10 @@ class PoolExecutor final : public Executor {
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  ~PoolExecutor() override { stop(); }
+  ~PoolExecutor() override {
+    if (has_workers()) stop();
+    else new std::vector<std::thread>(std::move(threads_));  // NOLINT: never destroyed
+  }
 
   int num_workers() const override { return num_workers_; }
 
@@ -125,8 +152,9 @@ class PoolExecutor final : public Executor {
   void work(int index) {
     pthread_setname_np(pthread_self(), fmt::format("seqtile-{}", index).c_str());
     uint32_t seen = 0;
+    IdleWait wait;
     while (true) {
-      wait_while_equal(epoch_, seen);
+      wait.while_equal(epoch_, seen);
       seen = epoch_.load(std::memory_order_acquire);
       if (is_stopping_.load(std::memory_order_relaxed)) return;
       if (!join()) continue;
@@ -143,7 +171,11 @@ class PoolExecutor final : public Executor {
     for (std::thread& thread : threads_) thread.join();
   }
 
+  /// The child of a fork has none of the threads, and joining one would wait for ever, or for a thread of its own.
+  bool has_workers() const { return getpid() == creator_; }
+
   const int num_workers_;
+  const pid_t creator_ = getpid();
   std::vector<std::thread> threads_;
   // The run: written by its caller while no worker has joined.
   int64_t count_ = 0;

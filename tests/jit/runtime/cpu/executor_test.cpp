@@ -4,6 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -110,6 +113,23 @@ TEST_CASE("executor: is created and destroyed at once, used or not", "[jit][exec
     if (repeat % 2) REQUIRE(runs_each_item_once(*executor, 10));
   }
 }
+
+#ifndef __SANITIZE_THREAD__  // which allows no threads in the child of a process that had some
+TEST_CASE("executor: the child of a fork works on its caller, and destroys what it has inherited", "[jit][executor]") {
+  auto executor = make_executor(3);
+  REQUIRE(runs_each_item_once(*executor, 50));
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto own = make_executor(3);  // its threads may have the numbers of those that are not there
+    const bool is_right = runs_each_item_once(*executor, 50) && runs_each_item_once(*own, 50);
+    executor.reset();
+    _exit(is_right ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+#endif
 
 TEST_CASE("executor: refuses a number of threads that makes no sense", "[jit][executor]") {
   for (const int threads : {0, -1, 100000}) {
