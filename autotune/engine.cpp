@@ -11,6 +11,7 @@
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
 #include "autotune/engine/kernel_loader.h"
+#include "autotune/misses.h"
 #include "autotune/worker/process.h"
 #include "jit/base/nearest_word.h"
 #include "jit/base/process_exit.h"
@@ -56,6 +57,14 @@ class EngineImpl final : public Engine {
   }
 
   EngineCounters counters() const override { return core_->counters(); }
+  std::vector<Miss> misses() const override {
+    std::vector<Miss> all;
+    for (const auto& state : states()) state->add_misses(all);
+    return all;
+  }
+  void write_misses(const std::string& path) const override {
+    autotune::write_whole_file(path, autotune::miss_file_text({core_->options.device, misses()}));
+  }
   Device& device() override { return *core_->parts.device; }
 
   void refresh() override {

@@ -89,12 +89,14 @@ const autotune::LaunchPlan& Handle::State::plan_for(int64_t length) {
 
 void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
                          Stream stream, int64_t plan_length) {
-  if (length < schema.least_length || length > max_length_) refuse_length(length, schema.least_length);
+  const bool is_empty = layout_.is_empty_call(tensors, length);
+  if ((length < schema.least_length && !is_empty) || length > max_length_) refuse_length(length, schema.least_length);
   if (plan_length != length) check_capacity(plan_length, length);
   if (!is_exit_watched_.load(std::memory_order_relaxed)) [[unlikely]]
     watch_exit_once();
   autotune::KernelCall call;
   name_errors(op_.name, [&] { layout_.bind(tensors, length, scalars, call); });
+  if (is_empty) return;
   autotune::launch(*core_->parts.device, plan_for(std::max<int64_t>(plan_length, 1)), layout_, scalars, call, stream);
   autotune::count(core_->calls.mine().launches);
 }
@@ -135,20 +137,27 @@ bool Handle::State::lookup(int64_t length) {
   }
   const PlanEntry& found = entry(length);
   if (found.answer != Answer::hit) {
-    count_miss(found);
+    count_miss(found, length);
     return false;
   }
   autotune::count(core_->calls.mine().hits);
   return true;
 }
 
-void Handle::State::count_miss(const PlanEntry& missed) const {
+void Handle::State::count_miss(const PlanEntry& missed, int64_t length) {
+  autotune::count((base_ ? *base_ : *this).missed_[static_cast<size_t>(autotune::bucket_index(length))]);
   autotune::CallCounters::Stripe& counters = core_->calls.mine();
   autotune::count(missed.answer == Answer::above_top ? counters.above_top : counters.no_record);
 }
 
+void Handle::State::add_misses(std::vector<Miss>& all) const {
+  for (int i = 0; i < autotune::kNumBuckets; ++i)
+    if (const int64_t calls = missed_[static_cast<size_t>(i)].load(std::memory_order_relaxed))
+      all.push_back({workload, autotune::bucket_at(i), calls});
+}
+
 const autotune::LaunchPlan& Handle::State::plan_after_miss(int64_t length, const PlanEntry* missed) {
-  count_miss(*missed);
+  count_miss(*missed, length);
   const int index = static_cast<int>(autotune::bucket_index(length));
   // A flag, not a queue, because a call must spend no more than this on the tuning thread.
   if (core_->options.policy == MissPolicy::background) wanted_[index].store(true, std::memory_order_relaxed);

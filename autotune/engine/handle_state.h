@@ -46,6 +46,9 @@ struct Handle::State {
   /// Tunes the buckets that calls have missed since the previous call of this function (policy background).
   void tune_wanted(const std::atomic<bool>& interrupt);
 
+  /// Appends the buckets that calls have missed.
+  void add_misses(std::vector<Miss>& all) const;
+
   const autotune::OpDef& operation() const { return op_; }
 
   const autotune::Workload workload;
@@ -63,7 +66,7 @@ struct Handle::State {
   /// Calls watch_exit() once. A fixed state shares the watch of its base, because each watch takes memory that is never
   /// freed.
   void watch_exit_once();
-  void count_miss(const autotune::PlanEntry& entry) const;
+  void count_miss(const autotune::PlanEntry& entry, int64_t length);
   /// The plan that serves `length`; counts a hit or a miss.
   const autotune::LaunchPlan& plan_for(int64_t length);
   const autotune::LaunchPlan& plan_after_miss(int64_t length, const autotune::PlanEntry* missed);
@@ -99,6 +102,7 @@ struct Handle::State {
 
   std::atomic<const autotune::PlanTable*> table_{nullptr};
   std::array<std::atomic<bool>, autotune::kNumBuckets> wanted_{};
+  std::array<std::atomic<int64_t>, autotune::kNumBuckets> missed_{};  ///< calls
   std::atomic<bool> is_exit_watched_{false};  ///< set by the first call: statics that hold the handle exist by then
 
   mutable std::mutex mutex_;

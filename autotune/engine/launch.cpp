@@ -107,9 +107,15 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu)
   }
 }
 
+bool CallLayout::is_empty_call(std::span<const Tensor> tensors, int64_t length) const {
+  return length == 0 && least_length_ > 0 && tensors.size() == args_.size() &&
+         std::ranges::all_of(outputs_, [&](uint8_t output) { return tensors[output].num_elements() == 0; });
+}
+
 void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
                       KernelCall& call) const {
-  if (length < least_length_) fail(fmt::format("length is {}; it must be at least {}", length, least_length_));
+  if (length < least_length_ && !is_empty_call(tensors, length))
+    fail(fmt::format("length is {}; it must be at least {}", length, least_length_));
   if (tensors.size() != args_.size())
     fail(fmt::format("{} given, {} expected", counted(tensors.size(), "tensor"), args_.size()));
   if (scalars.size() != static_cast<size_t>(num_scalars_)) {

@@ -53,8 +53,12 @@ class CallLayout {
   /// rule or an `in_place` that names an unknown or unfit argument.
   explicit CallLayout(const Schema& schema, bool for_gpu = false);
 
+  /// A call of length 0 whose outputs have no elements, of an operation that needs at least 1: nothing is to be done.
+  bool is_empty_call(std::span<const Tensor> tensors, int64_t length) const;
+
   /// Checks the tensors and scalars, binds the symbols and fills the tensors' slots.
-  /// Errors: invalid_argument: number of tensors or scalars, length below Schema::least_length; or, naming the
+  /// Errors: invalid_argument: number of tensors or scalars, length below Schema::least_length
+  /// where the call is not empty; or, naming the
   /// argument, null data, dtype, rank, size, stride, alignment, an output that overlaps itself or another tensor, on
   /// CPUs an element of an index tensor.
   void bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, KernelCall& call) const;

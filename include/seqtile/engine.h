@@ -55,6 +55,13 @@ struct EngineCounters {
   int64_t bad_rows = 0, bad_files = 0, busy = 0;
 };
 
+/// A bucket of an operation that calls have asked for, and that no record served.
+struct Miss {
+  autotune::Workload workload;
+  autotune::Bucket bucket{1, 1};
+  int64_t calls = 0;  ///< since the engine was opened
+};
+
 /// The bucket, configuration and origin that serve a length; for `explain` and tests.
 struct Explanation {
   autotune::Bucket bucket;
@@ -75,10 +82,10 @@ class Handle {
   explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   /// Calls the operation. `tensors` and `scalars` are in schema order; `length` is the bucketed dimension. GPU tensors
-  /// lie in device memory; the call returns when `stream` has it, and runs after earlier calls on `stream`.
-  /// Errors: invalid_argument: shape, dtype, stride, alignment, overlap; on CPUs an element of an index tensor; length
-  /// below Schema::least_length, above EngineOptions::max_length or other than the tensors'. no_record under `strict`.
-  /// out_of_resources: no memory for a workspace.
+  /// lie in device memory; the call returns when `stream` has it, and runs after earlier calls on `stream`. A length of
+  /// 0 with outputs that have no elements does nothing. Errors: invalid_argument: shape, dtype, stride, alignment,
+  /// overlap; on CPUs an element of an index tensor; length below Schema::least_length, above EngineOptions::max_length
+  /// or other than the tensors'. no_record under `strict`. out_of_resources: no memory for a workspace.
   void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
                   Stream stream = {}) const;
   /// The call with the launch plan of length `capacity`. The result is bit for bit that of a graph captured at
@@ -173,6 +180,13 @@ class Engine {
     return prepare_over(*this, op, channel);
   }
   virtual EngineCounters counters() const = 0;
+  /// Every bucket that calls of this engine's handles have missed, by operation and length. A bucket stays on the list
+  /// when it gets a record. Handle::lookup() counts as a call. Operations over ranks are not on it: rank 0's plans serve
+  /// all their buckets.
+  virtual std::vector<Miss> misses() const = 0;
+  /// Writes misses() as a file for `seqtile prewarm --misses`, which tunes what it lists. Replaces the file as a whole.
+  /// Errors: io.
+  virtual void write_misses(const std::string& path) const = 0;
   virtual Device& device() = 0;
   /// Reads the stores again and swaps the plans of every prepared handle. Errors: compile_failed, as prepare().
   virtual void refresh() = 0;

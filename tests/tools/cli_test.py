@@ -313,6 +313,53 @@ class Json(Cli):
         self.assertEqual(again.json()["trials"], 0)
         self.assertTrue(again.json()["complete"])
 
+    def test_prewarm_tunes_what_an_engine_has_missed(self):
+        workload = {"dtype": "f32", "threads": 1, "n": 24}
+        misses = [{"operation": "softmax", "workload": workload, "lengths": [lo, hi], "calls": 5}
+                  for lo, hi in ((9, 16), (3, 4), (5, 8))]
+        self.write("misses.json", json.dumps({"seqtile_misses": 1, "device": "cpu", "misses": misses}))
+        stores = ["--cache", "missed.db", "--artifacts", "artifacts.db"]
+        run = self.seqtile("prewarm", "--misses", "misses.json", *stores, "--budget", "5s", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertIn("15 calls missed", run.out)
+        self.assertEqual((run.json()["operations"], run.json()["buckets"]), (1, 3))
+        proof = ["prove", "softmax", "--set", "n=24", "--threads", "1", *stores, "--lengths"]
+        self.assertEqual(self.seqtile(*proof, "3..16").code, 0)
+        self.assertEqual(self.seqtile(*proof, "1..16").code, 1)
+        self.write("none.json", json.dumps({"seqtile_misses": 1, "device": "cpu", "misses": []}))
+        self.assertEqual(self.seqtile("prewarm", "--misses", "none.json", *stores).code, 0)
+
+    def test_misses_that_are_wrong_are_named(self):
+        whole = {"seqtile_misses": 1, "device": "cpu", "misses": [
+            {"operation": "softmax", "workload": {"dtype": "f32", "threads": 1, "n": 24}, "lengths": [3, 4], "calls": 5}]}
+
+        def changed(change):
+            copy = json.loads(json.dumps(whole))
+            change(copy)
+            return json.dumps(copy)
+
+        miss = lambda name, value: lambda file: file["misses"][0].__setitem__(name, value)
+        for text, pattern in (("", "misses.json"), ("[]", 'has no "seqtile_misses"'), ("{}", 'has no "seqtile_misses"'),
+                              (changed(lambda f: f.update(seqtile_misses=2)), "seqtile_misses: is 2"),
+                              (changed(lambda f: f.pop("device")), 'has no "device"'),
+                              (changed(lambda f: f.update(device="sim:sm_99")), "sm_99"),
+                              (changed(lambda f: f.update(misses={})), "misses: is an object|misses: is"),
+                              (changed(miss("operation", "softmaxx")), "did you mean softmax"),
+                              (changed(miss("workload", {"dtype": "f32", "threads": 1})), "softmax: .*n"),
+                              (changed(miss("workload", {"dtype": "f33", "threads": 1, "n": 4})), "dtype: is no dtype"),
+                              (changed(miss("workload", {"dtype": "f32", "n": 4})), 'has no "threads"'),
+                              (changed(miss("lengths", [4, 3])), r"misses\[0\]: lengths\[1\]: is 3; a whole number of 4"),
+                              (changed(miss("lengths", [3])), "lengths: has not the two ends"),
+                              (changed(miss("calls", -1)), "calls: is -1")):
+            self.write("misses.json", text)
+            self.assert_line(self.seqtile("prewarm", "--misses", "misses.json", "--cache", "wrong.db"), 2, pattern)
+            self.assertFalse(os.path.exists(self.path("wrong.db")))
+        self.write("misses.json", json.dumps(whole))
+        for flags, pattern in ((["--misses", "absent.json"], "absent.json: no such file"), ([], "--model FILE and --lengths"),
+                               (["--misses", "misses.json", "--threads", "2"], "--threads"),
+                               (["--misses", "misses.json", "--device", "sim:sm_80"], "misses of an engine on cpu")):
+            self.assert_line(self.seqtile("prewarm", *flags), 2, pattern)
+
     def test_dry_run_measures_nothing(self):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "absent.db", "--dry-run", "--json")
         self.assertEqual(run.code, 0, run.err)
