@@ -1,4 +1,4 @@
-# cmake/install.cmake -- the library, its public headers, the program, and the package that find_package(seqtile) reads.
+# cmake/install.cmake -- the library, its public headers, the program, and what find_package and pkg-config read.
 # SPDX-License-Identifier: Apache-2.0
 include(CMakePackageConfigHelpers)
 set(seqtile_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/seqtile)
@@ -46,6 +46,12 @@ install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADI
 
 install(DIRECTORY include/seqtile DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN mpi_fabric.h EXCLUDE)
+
+install(FILES include/seqtile.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# The paths of seqtile.pc count from its own folder, so that an installed tree may be moved.
+file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/seqtile.pc.in ${CMAKE_BINARY_DIR}/seqtile.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/seqtile.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(EXPORT seqtileTargets NAMESPACE seqtile:: DESTINATION ${seqtile_package_dir})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/seqtileConfig.cmake.in ${CMAKE_BINARY_DIR}/seqtileConfig.cmake

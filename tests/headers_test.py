@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-TOPS = ["include", "jit", "cache", "autotune", "kernels", "planner", "models", "tools", "bench"]
+TOPS = ["include", "jit", "cache", "autotune", "kernels", "planner", "models", "c_api", "tools", "bench"]
 
 
 def is_first_in_its_source(root, header):

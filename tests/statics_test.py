@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-FOLDERS = ["jit", "cache", "autotune", "kernels", "planner", "models"]
+FOLDERS = ["jit", "cache", "autotune", "kernels", "planner", "models", "c_api"]
 
 
 def objects_of(build):

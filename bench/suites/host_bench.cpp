@@ -14,6 +14,7 @@
 #include "bench/operands.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
+#include "seqtile.h"
 #include "seqtile/compiler.h"
 #include "seqtile/stores.h"
 
@@ -85,6 +86,11 @@ class SyntheticCache {
     options.artifacts = artifacts_path();
     options.policy = MissPolicy::strict;
     return Engine::open(options, registry_);
+  }
+  /// The options of open_engine(), for the C interface.
+  std::string c_options() const {
+    return fmt::format(R"({{"threads": {}, "cache": "{}", "artifacts": "{}", "policy": "strict"}})", threads_,
+                       tuning_path(), artifacts_path());
   }
   const std::vector<autotune::Workload>& workloads() const { return workloads_; }
 
@@ -245,6 +251,60 @@ Result measure_index_check(const Environment& environment, int threads) {
   return result;
 }
 
+DLTensor dlpack_of(Tensor& tensor) {
+  DLTensor dl{};
+  dl.data = tensor.data;
+  dl.device = {kDLCPU, 0};
+  dl.ndim = tensor.rank;
+  dl.dtype = {kDLFloat, 32, 1};
+  dl.shape = tensor.sizes.data();
+  dl.strides = tensor.strides.data();
+  return dl;
+}
+
+/// Times a call through the C interface beside the same call of the C++ handle, in turns: a row of 16 elements, so that
+/// the kernel takes next to nothing.
+Result measure_c_call(const Environment& environment) {
+  constexpr int64_t kN = 16;
+  constexpr int kBatches = 20000, kCalls = 16;
+  SyntheticCache cache(environment, 1);
+  cache.add_bucket({"rms_norm", DType::f32, 1, {{"n", kN}}}, 1);
+  cache.publish();
+  const auto engine = cache.open_engine();
+  const Handle handle = engine->prepare(cache.workloads()[0]);
+  seqtile_engine* c_engine = nullptr;
+  seqtile_op* c_op = nullptr;
+  Result result;
+  if (seqtile_engine_open(cache.c_options().c_str(), &c_engine) ||
+      seqtile_engine_prepare(c_engine, "rms_norm", R"({"n": 16})", &c_op)) {
+    result.failure = seqtile_last_error();
+  } else {
+    Operand x(DType::f32, {1, kN}), weight(DType::f32, {kN}), y(DType::f32, {1, kN});
+    x.fill(1, 1);
+    Tensor tensors[] = {x.tensor(), weight.tensor(), y.tensor()};
+    const DLTensor dl[] = {dlpack_of(tensors[0]), dlpack_of(tensors[1]), dlpack_of(tensors[2])};
+    const DLTensor* const arguments[] = {&dl[0], &dl[1], &dl[2]};
+    std::vector<double> of_handle, of_c;
+    bool is_ok = true;
+    for (int batch = 0; batch < kBatches; ++batch) {
+      const auto start = Clock::now();
+      for (int i = 0; i < kCalls; ++i) handle(tensors, 1);
+      const auto middle = Clock::now();
+      for (int i = 0; i < kCalls; ++i)
+        is_ok = seqtile_op_call(c_op, arguments, 3, SEQTILE_LENGTH_OF_TENSORS, nullptr) == SEQTILE_OK && is_ok;
+      of_c.push_back(seconds_between(middle, Clock::now()) / kCalls);
+      of_handle.push_back(seconds_between(start, middle) / kCalls);
+    }
+    result = with_quantiles(of_c, 1e-9, "ns");
+    result.counters["handle_p50_ns"] = median(of_handle) * 1e9;
+    result.counters["more_p50_ns"] = (median(of_c) - median(of_handle)) * 1e9;
+    if (!is_ok) result.failure = seqtile_last_error();
+  }
+  seqtile_op_release(c_op);
+  seqtile_engine_release(c_engine);
+  return result;
+}
+
 /// Times the way from building the tile IR to a loaded kernel.
 Result measure_compile(const Environment& environment, const autotune::Workload& given, int rounds) {
   const autotune::OpDef& op = environment.registry().find(given.operation);
@@ -323,6 +383,8 @@ void add_host_cases(std::vector<Case>& cases, Environment& environment) {
   }
   cases.push_back(host_case("index_check", "decode_heads9_keys1", 1,
                             [&environment](int t, const RunOptions&) { return measure_index_check(environment, t); }));
+  cases.push_back(host_case("c_call", "rms_norm_n16", 1,
+                            [&environment](int, const RunOptions&) { return measure_c_call(environment); }));
   cases.push_back(host_case("open", "gpu_linear_n4096_k4096", 1, [&environment](int t, const RunOptions& o) {
     SyntheticCache cache(environment, t, "sim:sm_90a");
     cache.add_bucket({"linear", DType::bf16, t, {{"n", 4096}, {"k", 4096}}}, 512);

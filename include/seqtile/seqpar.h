@@ -228,6 +228,8 @@ class RankHandle {
   /// rank owns at some length up to it, or lies in an output.
   [[nodiscard]] std::shared_ptr<const void> capture(Call call, const int64_t* device_length, Stream stream) const;
   const Handle& handle() const { return handle_; }
+  /// Tensors of a call, which the caller gives: the first ones of the schema.
+  size_t num_tensors() const;
   /// Sets the rows of all ranks, and adds the tensor that says it where no other one does.
   void set_length(Call& call, int64_t length) const;
 

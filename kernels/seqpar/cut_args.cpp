@@ -20,8 +20,8 @@ namespace {
 void check_length(const Channel& channel, const char* what, int64_t length) {
   if (length < 0) refuse(fmt::format("{} {} is negative; a rank without rows takes part with 0", what, length));
   if (length > channel.options().capacity)
-    refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
-                       channel.options().capacity));
+    refuse(fmt::format("{} {} is above the channel's capacity {}; open the channel for more rows, or reserve() them",
+                       what, length, channel.options().capacity));
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ void RankHandle::refresh(Engine& engine) {
   handle_ = prepare_on_all(engine, workload_, shares_, *channel_, op_id_);
 }
 
+size_t RankHandle::num_tensors() const {
+  return handle_.schema().args.size() - channel_->tensors().size() - (cut_->needs_sequence() ? 1 : 0);
+}
+
 void RankHandle::set_length(Call& call, int64_t length) const {
   call.length = length;
   if (cut_->needs_sequence()) call.add(sequence_tensor(length));

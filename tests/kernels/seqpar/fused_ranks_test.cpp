@@ -50,7 +50,7 @@ TEST_CASE("fused ranks: bad calls are refused alike and leave the ranks as they 
     check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
       Layers layers(home, fabric);
       layers.check(20, 1);
-      require_error("length 151 is above the channel's capacity 150; Channel::reserve() more",
+      require_error("length 151 is above the channel's capacity 150; open the channel for more rows",
                     [&] { layers.run_up(151, 2); });
       layers.channel.reserve(channel_for(fabric, 300));
       layers.check(151, 3);
