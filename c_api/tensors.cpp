@@ -92,14 +92,17 @@ Tensor tensor_of(size_t index, const autotune::ArgSpec& spec, const DLTensor* gi
     refuse(index, spec, fmt::format("dtype is {}, {} expected", name_of(given->dtype), dtype_name(spec.dtype)));
   Tensor tensor{given->data, *dtype, given->ndim, {}, {}};
   if (given->data) tensor.data = static_cast<char*>(given->data) + given->byte_offset;
+  // Strides say nothing where there are no elements; NumPy gives 0 then.
+  const bool has_strides =
+      given->strides && std::all_of(given->shape, given->shape + given->ndim, [](int64_t size) { return size != 0; });
   int64_t dense = 1;
   for (int d = given->ndim; d-- > 0;) {
     const auto place = static_cast<size_t>(d);
     const int64_t size = given->shape[d];
     if (size < 0) refuse(index, spec, fmt::format("size of dimension {} is {}", d, size));
     tensor.sizes[place] = size;
-    tensor.strides[place] = given->strides ? given->strides[d] : dense;
-    if (!given->strides && __builtin_mul_overflow(dense, std::max<int64_t>(size, 1), &dense))
+    tensor.strides[place] = has_strides ? given->strides[d] : dense;
+    if (!has_strides && __builtin_mul_overflow(dense, std::max<int64_t>(size, 1), &dense))
       refuse(index, spec, fmt::format("size of dimension {} is {}, beyond the address space", d, size));
   }
   return tensor;

@@ -120,6 +120,7 @@ TEST_CASE("a call of no rows does nothing where nothing would be written", "[fas
   const Dl x(nullptr, kF32, {0, 16}), y(nullptr, kF32, {0, 16});
   CHECK(call<2>(op, {x, y}) == SEQTILE_OK);
   CHECK(call<2>(op, {x, y}, 0) == SEQTILE_OK);
+  CHECK(call<2>(op, {Dl(nullptr, kF32, {0, 16}, {0, 0}), y}) == SEQTILE_OK);  // as NumPy gives it
 
   // A gradient has its sum to write at any length: no rows would leave it as it is.
   const auto wgrad = world.prepare("linear_wgrad", R"({"n": 8, "k": 4})");

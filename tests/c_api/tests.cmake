@@ -13,7 +13,7 @@ add_test(NAME "c_api: the symbols are those of the header" COMMAND Python3::Inte
 set_tests_properties("c_api: the symbols are those of the header" PROPERTIES LABELS "c_api;fast" TIMEOUT 300)
 if(NOT SEQTILE_SANITIZE)  # the sanitizer would have to be in Python
   add_test(NAME "c_api: PyTorch calls by tvm-ffi, where the package is" COMMAND Python3::Interpreter
-           ${CMAKE_CURRENT_SOURCE_DIR}/c_api/tvm_ffi_test.py ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile>)
+           ${CMAKE_CURRENT_SOURCE_DIR}/c_api/tvm_ffi_test.py ${CMAKE_SOURCE_DIR} $<TARGET_LINKER_FILE:seqtile>)
   set_tests_properties("c_api: PyTorch calls by tvm-ffi, where the package is" PROPERTIES
                        LABELS "c_api;fast" TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endif()
