@@ -2,7 +2,6 @@
 # tests/c_api/tvm_ffi_test.py -- calls the library from PyTorch by the package apache-tvm-ffi: tvm_ffi_test.py ROOT
 # LIBRARY SPDX-License-Identifier: Apache-2.0 The package is installed once, into the user's cache folder beside the
 # PyTorch of other tests. Where that cannot be done the test says so and is skipped.
-import fcntl
 import json
 import os
 import subprocess
@@ -11,23 +10,6 @@ import tempfile
 import unittest
 
 SKIPPED = 77
-
-
-def packages_of(python):
-    """The folder that has tvm_ffi and "", or None and a reason."""
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seqtile-tests")
-    os.makedirs(cache, exist_ok=True)
-    folder = os.path.join(cache, "tvm_ffi")
-    with open(cache + "/tvm_ffi.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(folder):
-            command = [python, "-m", "pip", "install", "-q", "--no-deps", "--retries", "1", "--timeout", "15",
-                       "--target", folder + ".new", "apache-tvm-ffi==0.1.*"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                return None, f"no apache-tvm-ffi: {(done.stderr or done.stdout).strip().splitlines()[-1:]}"
-            os.rename(folder + ".new", folder)
-    return folder, ""
 
 
 class TvmFfi(unittest.TestCase):
@@ -173,9 +155,9 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         root, library = sys.argv[1:]
         sys.path.insert(0, root + "/tests/tools")
-        from torch_python import python_with_torch
+        from torch_python import folder_with_tvm_ffi, python_with_torch
         python, why = python_with_torch()
-        folder, why = packages_of(python) if python else (None, why)
+        folder, why = folder_with_tvm_ffi(python) if python else (None, why)
         if not folder:
             print("skipped: " + why)
             sys.exit(SKIPPED)

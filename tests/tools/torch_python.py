@@ -88,3 +88,26 @@ def python_with_torch():
 
 def can_run(folder):
     return os.path.exists(folder + "/bin/python") and can_import(folder + "/bin/python")
+
+
+def folder_with_tvm_ffi(python):
+    """A folder for PYTHONPATH that has the package apache-tvm-ffi for this Python, made once, and ""; or None and a
+    reason."""
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seqtile-tests")
+    folder = os.path.join(cache, "tvm_ffi")
+    command = [python, "-m", "pip", "install", "-q", "--no-deps", "--retries", "1", "--timeout", "15", "--target",
+               folder + ".new", "apache-tvm-ffi==0.1.*"]
+    try:
+        os.makedirs(cache, exist_ok=True)
+        with open(cache + "/tvm_ffi.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.exists(folder):
+                return folder, ""
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+            if done.returncode:
+                lines = (done.stderr or done.stdout).strip().splitlines()
+                return None, f"no apache-tvm-ffi: {lines[-1] if lines else done.returncode}"
+            os.rename(folder + ".new", folder)
+            return folder, ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, f"no apache-tvm-ffi: {error}"
