@@ -284,8 +284,12 @@ Result measure_c_call(const Environment& environment) {
     Tensor tensors[] = {x.tensor(), weight.tensor(), y.tensor()};
     const DLTensor dl[] = {dlpack_of(tensors[0]), dlpack_of(tensors[1]), dlpack_of(tensors[2])};
     const DLTensor* const arguments[] = {&dl[0], &dl[1], &dl[2]};
+    handle(tensors, 1);
+    const std::vector<double> want = read_elements(tensors[2]);
+    fill_normal(tensors[2], 0, 1, 2);
     std::vector<double> of_handle, of_c;
-    bool is_ok = true;
+    bool is_ok = seqtile_op_call(c_op, arguments, 3, SEQTILE_LENGTH_OF_TENSORS, nullptr) == SEQTILE_OK &&
+                 read_elements(tensors[2]) == want;
     for (int batch = 0; batch < kBatches; ++batch) {
       const auto start = Clock::now();
       for (int i = 0; i < kCalls; ++i) handle(tensors, 1);
@@ -298,7 +302,7 @@ Result measure_c_call(const Environment& environment) {
     result = with_quantiles(of_c, 1e-9, "ns");
     result.counters["handle_p50_ns"] = median(of_handle) * 1e9;
     result.counters["more_p50_ns"] = (median(of_c) - median(of_handle)) * 1e9;
-    if (!is_ok) result.failure = seqtile_last_error();
+    if (!is_ok) result.failure = fmt::format("a call failed, or has another result: {}", seqtile_last_error());
   }
   seqtile_op_release(c_op);
   seqtile_engine_release(c_engine);

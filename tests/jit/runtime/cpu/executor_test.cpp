@@ -13,24 +13,13 @@
 #include <vector>
 
 #include "seqtile/error.h"
+#include "tests/jit/runtime/cpu/executor_runs.h"
 
 namespace seqtile {
 namespace {
 
-/// Runs `count` items that count themselves. True if each item ran exactly once.
-bool runs_each_item_once(Executor& executor, int64_t count) {
-  std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
-  executor.run(
-      count,
-      [](void* context, int64_t begin, int64_t end) {
-        auto& items = *static_cast<std::vector<std::atomic<int>>*>(context);
-        for (int64_t i = begin; i < end; ++i) items[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
-      },
-      &hits);
-  for (const auto& hit : hits)
-    if (hit.load() != 1) return false;
-  return true;
-}
+using test::runs_each_item_once;
+using test::three_threads_meet;
 
 TEST_CASE("executor: every item runs exactly once", "[jit][executor]") {
   for (const int threads : {1, 2, 5}) {
@@ -55,19 +44,7 @@ TEST_CASE("executor: a single item runs on the caller in one piece", "[jit][exec
 TEST_CASE("executor: sleeping workers wake up and share a run", "[jit][executor]") {
   const auto executor = make_executor(3);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // far beyond the time that the workers spin
-  // Each item waits for the two others: the run ends only if three threads work at once.
-  std::atomic<int> arrived{0};
-  executor->run(
-      3,
-      [](void* context, int64_t begin, int64_t end) {
-        auto& count = *static_cast<std::atomic<int>*>(context);
-        for (int64_t i = begin; i < end; ++i) {
-          count.fetch_add(1);
-          while (count.load() < 3) std::this_thread::yield();
-        }
-      },
-      &arrived);
-  CHECK(arrived.load() == 3);
+  CHECK(three_threads_meet(*executor));
 }
 
 struct Nested {

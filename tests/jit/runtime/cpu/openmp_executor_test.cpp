@@ -8,13 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <thread>
 #include <vector>
 
 #include "seqtile/error.h"
+#include "tests/jit/runtime/cpu/executor_runs.h"
 
 namespace seqtile {
 namespace {
@@ -37,17 +36,7 @@ bool load_openmp() {
   return true;
 }
 
-bool runs_each_item_once(Executor& executor, int64_t count) {
-  std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
-  executor.run(
-      count,
-      [](void* context, int64_t begin, int64_t end) {
-        auto& items = *static_cast<std::vector<std::atomic<int>>*>(context);
-        for (int64_t i = begin; i < end; ++i) items[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
-      },
-      &hits);
-  return std::all_of(hits.begin(), hits.end(), [](const auto& hit) { return hit.load() == 1; });
-}
+using test::runs_each_item_once;
 
 TEST_CASE("openmp executor: every item runs once, for any number of callers", "[jit][executor]") {
   if (!load_openmp()) return;
@@ -75,23 +64,7 @@ TEST_CASE("openmp executor: every item runs once, for any number of callers", "[
 
 TEST_CASE("openmp executor: as many threads as asked for work on one run", "[jit][executor]") {
   if (!load_openmp()) return;
-  // Each item waits for the two others, for minutes: they meet only if three threads work at once.
-  struct Meeting {
-    const std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-    std::atomic<int> arrived{0}, met{0};
-  } meeting;
-  make_openmp_executor(3)->run(
-      3,
-      [](void* context, int64_t first, int64_t last) {
-        auto& all = *static_cast<Meeting*>(context);
-        for (int64_t i = first; i < last; ++i) {
-          all.arrived.fetch_add(1);
-          while (all.arrived.load() < 3 && std::chrono::steady_clock::now() < all.end) std::this_thread::yield();
-          all.met.fetch_add(all.arrived.load() == 3);
-        }
-      },
-      &meeting);
-  CHECK(meeting.met.load() == 3);
+  CHECK(test::three_threads_meet(*make_openmp_executor(3)));
 }
 
 TEST_CASE("openmp executor: a child of fork runs on its caller", "[jit][executor]") {
