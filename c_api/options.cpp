@@ -39,6 +39,8 @@ Json read_object(const char* text, const char* what) {
 
 std::string text_of(const std::string& name, const Json& value) {
   if (!value.is_string()) refuse_type(name, value, "a text");
+  if (value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    refuse(fmt::format("option \"{}\" has a zero byte in its text; give a text without", name));
   return value.get<std::string>();
 }
 

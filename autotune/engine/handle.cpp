@@ -145,7 +145,7 @@ bool Handle::State::lookup(int64_t length) {
 }
 
 void Handle::State::count_miss(const PlanEntry& missed, int64_t length) {
-  autotune::count((base_ ? *base_ : *this).missed_[static_cast<size_t>(autotune::bucket_index(length))]);
+  autotune::count(missed_[static_cast<size_t>(autotune::bucket_index(length))]);
   autotune::CallCounters::Stripe& counters = core_->calls.mine();
   autotune::count(missed.answer == Answer::above_top ? counters.above_top : counters.no_record);
 }

@@ -106,6 +106,8 @@ class Engine:
                  cache: "str | os.PathLike[str]" = "", artifacts: "str | os.PathLike[str]" = "",
                  system_caches: "Sequence[str | os.PathLike[str]]" = (), pinned: "str | os.PathLike[str]" = "",
                  policy: str = "nearest", max_length: int = 0):
+        if isinstance(system_caches, (str, os.PathLike)):
+            raise TypeError("system_caches is one path; give a list of paths")
         options = {"device": str(device), "threads": threads, "pool": pool, "cache": os.fspath(cache),
                    "artifacts": os.fspath(artifacts), "system_caches": [os.fspath(path) for path in system_caches],
                    "pinned": os.fspath(pinned), "policy": policy, "max_length": max_length}

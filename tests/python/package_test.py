@@ -123,6 +123,8 @@ class Package(unittest.TestCase):
                 (lambda: self.engine.prepare("linear", n=8), ValueError, "k"),
                 (lambda: self.engine.prepare("linear", n=8, k=4, dtype=torch.int8), ValueError, "i8"),
                 (lambda: self.engine.prepare("all_gather", n=8), ValueError, "over ranks"),
+                (lambda: self.new_engine(system_caches="a.db"), TypeError, "give a list"),
+                (lambda: self.new_engine(cache="a\0b"), ValueError, "zero byte"),
                 (lambda: self.new_engine(policy="never"), ValueError, "unknown miss policy"),
                 (lambda: self.new_engine(device="cuda:99"), NotImplementedError, "cuda"),
                 (lambda: self.engine.write_misses(self.folder.name + "/none/m.json"), OSError, "none/m.json"),
