@@ -1,6 +1,6 @@
-/* include/seqtile.h -- the C interface: engines, prepared operations, ranks; tensors by DLPack.
- * SPDX-License-Identifier: Apache-2.0
- *
+// include/seqtile.h -- the C interface: engines, prepared operations, ranks; tensors by DLPack.
+// SPDX-License-Identifier: Apache-2.0
+/*
  *   seqtile_engine* engine = NULL;
  *   seqtile_op* norm = NULL;
  *   if (seqtile_engine_open("{\"cache\": \"tuning.db\"}", &engine) ||

@@ -106,7 +106,7 @@ class Layers(unittest.TestCase):
         for path in sources(self.root):
             with open(os.path.join(self.root, path), encoding="utf-8") as file:
                 head = [file.readline() for _ in range(4)]
-            self.assertIn("SPDX-License-Identifier: Apache-2.0\n", "".join(head), path)
+            self.assertIn("// SPDX-License-Identifier: Apache-2.0\n", head, path)
 
     def test_public_headers_are_few_and_have_rooms(self):
         public = {path.removeprefix("include/seqtile/") for path in sources(self.root) if path.startswith("include/")}

@@ -181,8 +181,8 @@ class Engine {
   }
   virtual EngineCounters counters() const = 0;
   /// Every bucket that calls of this engine's handles have missed, by operation and length. A bucket stays on the list
-  /// when it gets a record. Handle::lookup() counts as a call. Operations over ranks are not on it: rank 0's plans serve
-  /// all their buckets.
+  /// when it gets a record. Handle::lookup() counts as a call. Operations over ranks are not on it: rank 0's plans
+  /// serve all their buckets.
   virtual std::vector<Miss> misses() const = 0;
   /// Writes misses() as a file for `seqtile prewarm --misses`, which tunes what it lists. Replaces the file as a whole.
   /// Errors: io.

@@ -26,8 +26,8 @@ struct ChildProgram {
 };
 
 /// Starts the child; `pid` is set on success only. Returns an errno value, 0 on success. Under the thread sanitizer,
-/// which makes vfork() a fork(), a program that cannot be started is a child that ends with code 127. The child blocks no signal.
-/// Thread-safe.
+/// which makes vfork() a fork(), a program that cannot be started is a child that ends with code 127. The child blocks
+/// no signal. Thread-safe.
 int spawn(const ChildProgram& child, pid_t& pid);
 
 }  // namespace seqtile

@@ -63,7 +63,7 @@ ExchangeShape exchange_of(const Op& op, const autotune::Config& config) {
   return with_transfer(std::move(shape), transfer_of(config));
 }
 
-/// What a kernel is built from. A class that builds one in several steps derives from it.
+/// The parts that a kernel is built from. A class that builds one in several steps derives from it.
 template <class Op>
 struct RankBuild {
   KernelBuilder& b;

@@ -78,7 +78,7 @@ class RankPositions {
   Var length_;
 };
 
-/// What the classes that build both kernels begin with. `s`: the operation of one rank, `t`: its tile.
+/// The common part of the classes that build both kernels. `s`: the operation of one rank, `t`: its tile.
 template <class Op, class Plain>
 struct ContextBuild : RankBuild<Op> {
   explicit ContextBuild(const RankBuild<Op>& given) : RankBuild<Op>(given) {
